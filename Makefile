@@ -17,11 +17,20 @@ COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:promet
 COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
+# Installs Debian packages, $(1), as root. Anybody else is told $(2), and how to install them.
+define INSTALL
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $(1); \
+else \
+	echo "$(strip $(2)): apt-get install --no-install-recommends" $(1); exit 2; \
+fi
+endef
+
 # Otherwise each of many processes would compile each module, and pytest rewrite each assertion, anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fetched rule site release layout compatibility demo check test clients corpus long bench lint docs lock clean packages
+.PHONY: help setup fetched rule site release layout compatibility demo check test clients corpus long bench lint docs lock clean packages java
 .NOTPARALLEL:
 
 help:
@@ -32,25 +41,29 @@ setup: $(READY) fetched ## make .venv, fetch the pinned jars and compile into th
 fetched: $(RUNS)
 	@$(BIN)/kipwatch prepare
 
-demo: $(RUNS) fetched ## the whole road on real traffic, on this machine; make demo ARGS="--keep" lets it run on
+demo: java $(RUNS) fetched ## the whole road on real traffic, on this machine; make demo ARGS="--keep" lets it run on
 	@$(BIN)/kipwatch demo $(ARGS)
 
 check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
 	KIPWATCH_EXAMPLES=0.1 $(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
 
 test: packages setup lint ## everything the project promises, checked
-	$(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long)"
+	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long)"
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30 \
 		-m "(jvm or e2e) and not long"
 
-long: packages setup ## what takes minutes to hours: fuzzing, Kafka's own classes, 200 kills, an hour of traffic
-	$(BIN)/pytest -m long
+long: packages setup ## what takes minutes to hours, file by file, resumed: make long ARGS="soak million"
+	$(BIN)/python -m tests.long_tests $(ARGS)
 
 clients: packages setup ## every client library at every broker, captured and judged; as root, half an hour
 	$(BIN)/python -m tests.clients.survey $(ARGS)
+	$(BIN)/python -m tests.brokers.survey
+	$(BIN)/python -m tests.clients.provoked.survey
 	$(BIN)/python -m tests.clients.rediscovered.survey
 	$(BIN)/python -m tests.clients.upgrading.proof
 	$(BIN)/python -m tests.clients.page
+	$(BIN)/python -m tests.brokers.page
+	$(BIN)/python -m tests.clients.provoked.page
 	$(BIN)/python -m tests.clients.rediscovered.page
 	$(BIN)/python -m tests.clients.upgrading.page
 
@@ -62,16 +75,19 @@ bench: setup ## every bench, each with a JSON object as its last line
 		$(BIN)/kipwatch bench $$name --json || exit; \
 	done
 
-lint: $(READY) ## style, types and the import contracts
+lint: $(READY) ## style, types, the import contracts and commit messages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.repository.commits
 
 docs: $(READY) ## write generated files anew: dashboards, alerts, runbook, settings, file map, clients
 	$(BIN)/python -m dashboards.build
 	$(BIN)/python -m tests.repository.file_map
 	$(BIN)/python -m tests.clients.page
+	$(BIN)/python -m tests.brokers.page
+	$(BIN)/python -m tests.clients.provoked.page
 	$(BIN)/python -m tests.clients.rediscovered.page
 	$(BIN)/python -m tests.clients.upgrading.page
 
@@ -143,8 +159,11 @@ packages:
 		command -v "$${command%%:*}" >/dev/null || missing="$$missing $${command#*:}"; \
 	done; \
 	[ -n "$$missing" ] || exit 0; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $$missing; \
-	else \
-		echo "the tests need more: apt-get install --no-install-recommends$$missing"; exit 2; \
-	fi
+	$(call INSTALL,$$missing,the tests need more)
+
+# As streaming/broker/java.py, before anything is downloaded: JAVA_HOME, and then the first on PATH.
+java:
+	@for java in "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" java; do \
+		"$$java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' && exit 0; \
+	done; \
+	$(call INSTALL,$(patsubst java:%,%,$(filter java:%,$(COMMANDS))),the demo needs Java 17 or newer)

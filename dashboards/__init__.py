@@ -1,4 +1,5 @@
-"""What people look at: dashboards, alerts and the runbook, as code.
+"""Dashboards, alerts, runbook and references as code.
 
-`pages` holds the runbook page of each alert; `generated` is what `python -m dashboards.build` writes.
+`python -m dashboards.build` writes `generated`, and pages in `docs`. `pages` has the runbook page of each
+alert.
 """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import fleet_queries, links, panels, queries, tables, variables
-from dashboards.layout import dashboard as laid_out
+from dashboards import fleet_queries, layout, links, panels, queries, tables
 from dashboards.panels import AMBER, GREEN
 from dashboards.tables import API, FEATURES, HIGHEST, LOWEST, VERSIONS
 
@@ -13,12 +12,12 @@ NO_BROKER = "no client has asked a broker for its versions since kipwatch was st
 
 
 def dashboard() -> builder.Dashboard:
-    """Return the dashboard about brokers."""
-    return laid_out(
+    """Build the dashboard."""
+    return layout.laid_out(
         links.BROKERS,
         "Kafka protocol: brokers",
         "What brokers advertise: versions (KIP-35) and features (KIP-584). Equal ones have one ID.",
-        [variables.clusters()],
+        [layout.choose_clusters()],
         {
             "Do all offer the same?": [_brokers(), _offers(), _count(), _each(), _different()],
             "When did that change?": [_changes()],
@@ -32,7 +31,6 @@ def _brokers() -> panels.Panel:
         "Brokers",
         "How many broker addresses answered a client since kipwatch was started.",
         {"brokers": fleet_queries.BROKER_COUNT},
-        unit=panels.COUNT,
         span=8,
     )
 
@@ -43,7 +41,6 @@ def _offers() -> panels.Panel:
         "How many different lists of versions they advertise. More than one in a cluster is normal amid an "
         "upgrade, and a mistake for long.",
         {"lists": fleet_queries.OFFERS},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (2, AMBER)],
         span=8,
     )
@@ -54,7 +51,6 @@ def _count() -> panels.Panel:
         "APIs that differ",
         "How many APIs not all brokers offer in the same versions.",
         {"APIs": fleet_queries.DIFFERENT_COUNT},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
         span=8,
     )
@@ -66,9 +62,9 @@ def _each() -> panels.Panel:
         "Each broker address with the IDs of what it advertised last: equal IDs stand for equal lists.",
         {"Known": fleet_queries.BROKERS},
         [
-            tables.Column("cluster", "Cluster", 200),
-            tables.Column("listener", "Listener", 200),
-            tables.Column("broker", "Broker", 200),
+            tables.TableColumn("cluster", "Cluster", 200),
+            tables.TableColumn("listener", "Listener", 200),
+            tables.TableColumn("broker", "Broker", 200),
             VERSIONS,
             FEATURES,
         ],
@@ -77,12 +73,15 @@ def _each() -> panels.Panel:
 
 
 def _different() -> panels.Panel:
-    return tables.table_panel(
+    return tables.matrix_panel(
         "Where brokers differ",
-        "The versions of each API that not all brokers offer alike.",
-        {"Known": fleet_queries.DIFFERENT},
-        [API, LOWEST, HIGHEST, VERSIONS],
-        empty="all brokers offer the same versions",
+        "The versions of each API that not all brokers offer alike: a column for the brokers that offer the "
+        "same, named by one of them and by how many they are. The table above names all.",
+        fleet_queries.DIFFERENT,
+        row="api",
+        column="brokers",
+        cell="range",
+        header="API",
     )
 
 
@@ -91,7 +90,6 @@ def _changes() -> panels.Panel:
         "Changed versions",
         "How often brokers of a listener advertised versions that they had not advertised before.",
         {"{{listener}}": fleet_queries.CHANGES},
-        unit=panels.COUNT,
         span=24,
         empty="no broker has changed its versions since kipwatch was started",
     )
@@ -104,8 +102,8 @@ def _features() -> panels.Panel:
         "The features that brokers support, and those that the cluster has finalized, with their levels.",
         {"Known": fleet_queries.FEATURES},
         [
-            tables.Column("feature", "Feature", 250),
-            tables.Column("kind", "Kind", 100),
+            tables.TableColumn("feature", "Feature", 250),
+            tables.TableColumn("kind", "Kind", 100),
             LOWEST,
             HIGHEST,
             FEATURES,

@@ -1,26 +1,31 @@
-"""The Clients dashboard: which software is in the fleet, who violates, who would break at an upgrade."""
+"""The Clients dashboard, on the software of the whole fleet, and the Client dashboard, on one software.
+
+Clients shows which software is connected, who offends, and who would break at an upgrade. Client is for the
+owner of one software: its versions, connections, requests and findings, and how far it has adopted new KIPs.
+"""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import links, offence_queries, panels, queries, tables, variables
-from dashboards.layout import dashboard as laid_out
+from dashboards import fleet_queries, layout, links, panels, queries, tables
 from dashboards.panels import AMBER, GREEN, RED
-from dashboards.tables import CLIENT, RULE, VERSION
+from dashboards.tables import API, API_VERSION, CLIENT, RULE, VERSION
+from expectations.report.upgrade import UpgradeFate
 from expectations.rules.base.rule import Level
 
 NONE_FOUND = "no client offends; see Conformance for how much was checked"
 NOBODY = "no open connection was sampled in the range"
+NO_REQUEST = "no request of the chosen software was read in the range"
 
 
 def dashboard() -> builder.Dashboard:
-    """Return the dashboard for people who talk to the owners of clients."""
-    return laid_out(
+    """Build the Clients dashboard, for people who talk to the owners of clients."""
+    return layout.laid_out(
         links.CLIENTS,
         "Kafka protocol: clients",
         "The client software of the fleet, by name and version as clients send them (KIP-511).",
-        [variables.rules(), variables.software()],
+        [layout.choose_rules(), layout.choose_software()],
         {
             "Who offends?": [
                 _violating(),
@@ -40,8 +45,7 @@ def _software() -> panels.Panel:
         "Versions of client software",
         "How many different names and versions had an open connection when kipwatch was scraped, or "
         "offended, in the range.",
-        {"versions": offence_queries.SEEN_SOFTWARE},
-        unit=panels.COUNT,
+        {"versions": queries.SEEN_SOFTWARE},
         span=6,
     )
 
@@ -62,8 +66,7 @@ def _violating() -> panels.Panel:
     return panels.stat_panel(
         "Versions that violate",
         "How many versions of client software did what a KIP forbids, over the range.",
-        {"violating": offence_queries.offending_clients(Level.VIOLATION)},
-        unit=panels.COUNT,
+        {"violating": queries.offending_clients(Level.VIOLATION)},
         steps=[(0, GREEN), (1, RED)],
         span=6,
     )
@@ -74,8 +77,7 @@ def _breaking() -> panels.Panel:
         "Versions at risk",
         "How many versions of client software did what works today and a KIP advises against: a later "
         "broker may refuse it.",
-        {"at risk": offence_queries.offending_clients(Level.IMPROVEMENT)},
-        unit=panels.COUNT,
+        {"at risk": queries.offending_clients(Level.IMPROVEMENT)},
         steps=[(0, GREEN), (1, AMBER)],
         span=6,
     )
@@ -86,7 +88,6 @@ def _connections() -> panels.Panel:
         "Open connections by client software",
         "What clients call themselves in ApiVersions (KIP-511); unknown if they do not say.",
         {"{{client_software_name}} {{client_software_version}}": queries.OPEN_BY_SOFTWARE},
-        unit=panels.COUNT,
         span=16,
         empty=NOBODY,
     )
@@ -97,7 +98,6 @@ def _listeners() -> panels.Panel:
         "Open connections by listener",
         "The listener that they are connected to: its name in kipwatch's configuration, or its address.",
         {"{{listener}}": queries.OPEN_BY_LISTENER},
-        unit=panels.COUNT,
         span=8,
         empty=NOBODY,
     )
@@ -110,7 +110,7 @@ def _versions() -> panels.Panel:
         "client whose connections end between two scrapes has offences and no connections.",
         {
             "Connections": queries.MOST_OPEN_BY_SOFTWARE,
-            "Offences": offence_queries.offences_by(*queries.BY_SOFTWARE),
+            "Offences": queries.offences_by(*queries.BY_SOFTWARE),
         },
         [
             CLIENT,
@@ -127,7 +127,7 @@ def _violators() -> panels.Panel:
     return tables.table_panel(
         "Who violates",
         "Clients that did what a KIP forbids, and the rule. Brokers may accept it today.",
-        {"Offences": offence_queries.client_offences(Level.VIOLATION, "rule", *queries.BY_SOFTWARE)},
+        {"Offences": queries.client_offences(Level.VIOLATION, "rule", *queries.BY_SOFTWARE)},
         [CLIENT, VERSION, RULE, tables.count("Offences")],
         empty=NONE_FOUND,
         sort=["Offences"],
@@ -140,10 +140,139 @@ def _endangered() -> panels.Panel:
         "Versions of client software by how surely a broker that enforces the KIPs would refuse them: "
         "it must refuse what is forbidden, and may refuse what is advised against.",
         {
-            "Forbidden": offence_queries.client_offences(Level.VIOLATION, *queries.BY_SOFTWARE),
-            "Advised against": offence_queries.client_offences(Level.IMPROVEMENT, *queries.BY_SOFTWARE),
+            "Forbidden": queries.client_offences(Level.VIOLATION, *queries.BY_SOFTWARE),
+            "Advised against": queries.client_offences(Level.IMPROVEMENT, *queries.BY_SOFTWARE),
         },
         [CLIENT, VERSION, tables.count("Forbidden"), tables.count("Advised against", width=140)],
         empty=NONE_FOUND,
         sort=["Forbidden", "Advised against"],
+    )
+
+
+def client_dashboard() -> builder.Dashboard:
+    """Build the Client dashboard, for the owner of a client software."""
+    return layout.laid_out(
+        links.CLIENT,
+        "Kafka protocol: client",
+        "One client software, chosen above. No metric names client IDs: ask the archive about those.",
+        [layout.choose_software()],
+        {
+            "How is it?": [_its_open(), _its_versions(), _its_offences(), _its_header(), _its_ids()],
+            "Who is connected, and what breaks?": [_its_connections(), _its_findings()],
+            "What does it send?": [_its_requests(), _its_adoption()],
+            "Does it find its way back?": [_its_rebootstraps(), _its_misrouted()],
+        },
+    )
+
+
+def _its_open() -> panels.Panel:
+    return panels.stat_panel(
+        "Open connections",
+        "At the end of the range.",
+        {"connections": fleet_queries.OPEN},
+        span=4,
+    )
+
+
+def _its_versions() -> panels.Panel:
+    return panels.stat_panel(
+        "Versions",
+        "How many of its versions had an open connection when kipwatch was scraped, in the range.",
+        {"versions": fleet_queries.VERSIONS_SEEN},
+        span=3,
+    )
+
+
+def _its_offences() -> panels.Panel:
+    return panels.levels_panel(
+        "Offences by level",
+        "How often rules were broken on its connections over the range, by client or broker: a violation is "
+        "against what a KIP demands.",
+        fleet_queries.offences_by("level"),
+        span=4,
+    )
+
+
+def _its_header() -> panels.Panel:
+    return panels.stat_panel(
+        "Requests with an instance ID",
+        "The share of its requests with request header v3, which carries the client instance ID (KIP-1313).",
+        {"share": fleet_queries.HEADER_3_SHARE},
+        unit=panels.SHARE,
+        span=6,
+    )
+
+
+def _its_ids() -> panels.Panel:
+    return panels.stat_panel(
+        "Connections that name their broker",
+        "The share of its ApiVersions requests of version 5 or later that give cluster and node (KIP-1242).",
+        {"share": fleet_queries.IDS_SHARE},
+        unit=panels.SHARE,
+        span=7,
+    )
+
+
+def _its_connections() -> panels.Panel:
+    return panels.graph_panel(
+        "Open connections by version",
+        "Connections that are open when kipwatch is scraped.",
+        {"{{client_software_name}} {{client_software_version}}": queries.OPEN_BY_SOFTWARE},
+        span=24,
+        empty="no open connection was sampled in the range",
+    )
+
+
+def _its_findings() -> panels.Panel:
+    return tables.table_panel(
+        "Offences by rule",
+        "What was found on its connections over the range.",
+        {"Offences": fleet_queries.offences_by("rule", "level", "client_software_version")},
+        [RULE, VERSION, tables.LEVEL_NAME, tables.count("Offences")],
+        empty="no offence in the range",
+        sort=["Offences"],
+    )
+
+
+def _its_requests() -> panels.Panel:
+    return tables.table_panel(
+        "Requests by API version",
+        "What it sent over the range, and what the release of the loaded schemas does with that version.",
+        {"Requests": fleet_queries.fated_by(*fleet_queries.VERSION, "fate", fates=tuple(UpgradeFate))},
+        [API, API_VERSION, tables.FATE, tables.count("Requests")],
+        empty=NO_REQUEST,
+        sort=["Requests"],
+    )
+
+
+def _its_adoption() -> panels.Panel:
+    return panels.graph_panel(
+        "Share of requests with an instance ID",
+        "How far KIP-1313 has come, by software.",
+        {"{{client_software_name}}": fleet_queries.HEADER_3_TREND},
+        unit=panels.SHARE,
+        span=24,
+        empty="no request with header v3 in the range",
+    )
+
+
+def _its_rebootstraps() -> panels.Panel:
+    return panels.stat_panel(
+        "Connections after a rebootstrap",
+        "After error 129 a client must forget the broker (KIP-1242). Conforms: it came back without the old "
+        "IDs. Violates: it came back with them, and goes in circles. All software counts, chosen or not.",
+        {"{{verdict}}": fleet_queries.REBOOTSTRAPS},
+        span=24,
+        empty="none",
+    )
+
+
+def _its_misrouted() -> panels.Panel:
+    return tables.table_panel(
+        "Offences against KIP-1242",
+        "Misrouted connections of the software over the range, and what it did about them.",
+        {"Offences": fleet_queries.offences_by("rule", "client_software_version", of="kip1242/.+")},
+        [RULE, VERSION, tables.count("Offences")],
+        empty="it reached the brokers that it meant to reach, or named none",
+        sort=["Offences"],
     )

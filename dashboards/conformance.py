@@ -1,32 +1,34 @@
-"""The Conformance dashboard: is the fleet conformant, since when, and how much was checked.
+"""The Conformance dashboard: whether the fleet conforms, since when, and how much was checked.
 
-A zero is shown beside how often the rule could have been broken, so that "no violations" and "blind"
-never look alike.
+Beside a zero stands how often the rule could have been broken, so that "no violations" and "blind" never look
+alike.
 """
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import links, offence_queries, panels, queries, states, tables, variables
-from dashboards.layout import dashboard as laid_out
+from dashboards import layout, links, panels, queries, tables
+from dashboards.alert import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECODABLE_SHARE
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.tables import CLIENT, FIRST, LAST, LEVEL, RULE, VERSION
-from dashboards.thresholds import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECODABLE_SHARE
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Verdict
 
 OFFENCES_HEIGHT, ALERTS_HEIGHT = 9, 6
-"""With the row of figures above they fill the first screen, 900 pixels high."""
+"""With the figures above, these panels fill the first screen, 900 pixels high."""
+MOSTLY = 0.5
+"""The share of undecided checks from which on it is no longer the rest that is undecided."""
 TIMELINE_HEIGHT, OTHERS_HEIGHT = 12, 36
 
 
 def dashboard() -> builder.Dashboard:
-    """Return the dashboard to open first."""
-    return laid_out(
+    """Build the dashboard that people open first."""
+    return layout.laid_out(
         links.CONFORMANCE,
         "Kafka protocol: conformance",
         "Whether clients and brokers obey the rules of KIP-1313, 1082, 511, 35 and 1242.",
-        [variables.rules(), variables.software()],
+        [layout.choose_rules(), layout.choose_software()],
         {
             "Who breaks what, since when, how bad?": [
                 _now(),
@@ -45,6 +47,7 @@ def dashboard() -> builder.Dashboard:
                 undecodable_share(),
                 lost_share(),
                 _coverage(),
+                _reasons(),
             ],
         },
         collapsed={"Rules without an offence": [_others()]},
@@ -56,8 +59,7 @@ def _now() -> panels.Panel:
         "Rules violated now",
         "How many rules were violated in the five minutes before the end of the range. A zero means only as "
         "much as the number of rules exercised.",
-        {"rules": offence_queries.RULES_VIOLATED_NOW},
-        unit=panels.COUNT,
+        {"rules": queries.RULES_VIOLATED_NOW},
         steps=[(0, GREEN), (1, RED)],
         span=4,
         empty="kipwatch is not scraped",
@@ -68,49 +70,49 @@ def _names() -> panels.Panel:
     return panels.names_panel(
         "Violating now",
         "The rules of the figure beside, and the client software on whose connections they were violated, "
-        "with the offences of these five minutes; six at most, those with most offences.",
-        offence_queries.VIOLATED_NOW,
+        f"with the offences of these five minutes; {queries.FEW} at most, those with most offences. The "
+        "table below has all.",
+        queries.VIOLATED_NOW,
         legend="{{rule}}: {{client_software_name}} {{client_software_version}}",
         colour=RED,
-        span=12,
+        span=11,
         empty="none",
     )
 
 
 def _since() -> panels.Panel:
-    return panels.stat_panel(
+    panel = panels.stat_panel(
         "Since the last violation",
         "How long no rule was violated. To the minute if it was in the range, else to five minutes, and as "
-        f"far back as {offence_queries.LOOK_BACK}.",
-        {"since": offence_queries.SINCE_VIOLATION},
+        f"far back as {queries.LOOK_BACK}.",
+        {"since": queries.SINCE_VIOLATION},
         unit=panels.SECONDS,
         steps=[(0, RED), (3600, AMBER), (86400, GREEN)],
-        span=4,
-        empty=f"none in {offence_queries.LOOK_BACK}",
+        span=5,
     )
+    return panel.mappings([panels.mapping({queries.NONE_KNOWN: ("none known", GREEN)})])
 
 
 def _violations() -> panels.Panel:
     return panels.stat_panel(
         "Violations",
         "Offences of the level violation over the range: against what a KIP demands.",
-        {"violations": offence_queries.VIOLATIONS},
-        unit=panels.COUNT,
+        {"violations": queries.VIOLATIONS},
         span=4,
     )
 
 
 def _offences() -> panels.Panel:
-    by = offence_queries.BY_OFFENCE
+    by = queries.BY_OFFENCE
     return tables.table_panel(
         "Offences",
         "What was found over the range, by client software of the connection, rule and level, and when it "
         "was found first and last.",
         {
-            "Level": offence_queries.rank(*by),
-            "Offences": offence_queries.offences_by(*by),
-            "First": offence_queries.first_seen_by(*by),
-            "Last": offence_queries.last_seen_by(*by),
+            "Level": queries.gravest_level(*by),
+            "Offences": queries.offences_by(*by),
+            "First": queries.first_seen_by(*by),
+            "Last": queries.last_seen_by(*by),
         },
         [CLIENT, VERSION, RULE, LEVEL, tables.count("Offences"), FIRST, LAST],
         height=OFFENCES_HEIGHT,
@@ -122,23 +124,31 @@ def _offences() -> panels.Panel:
 def _alerts() -> panels.Panel:
     return tables.table_panel(
         "Firing alerts",
-        "Alerts about Kafka and about kipwatch itself that fire at the end of the range.",
-        {"Firing": queries.FIRING},
+        "Alerts about Kafka and about kipwatch itself that fire at the end of the range, since when, and how "
+        "many are alike but for other labels. An alert leads to the dashboard of what it is about.",
+        {
+            "Severity": queries.FIRING_SEVERITY,
+            "Since": queries.FIRING_SINCE,
+            "Firing": queries.FIRING,
+        },
         [
-            tables.Column("alertname", "Alert", 250),
-            tables.Column("severity", "Severity", 90),
-            RULE,
-            CLIENT,
-            tables.Column("instance", "Instance", 150),
+            tables.TableColumn("alertname", "Alert", 270, leads=links.to_subject()),
+            tables.SEVERITY,
+            tables.SINCE,
+            tables.count("Firing", width=60),
+            tables.TableColumn("rule", "Rule", 290),
+            tables.TableColumn("client_software_name", "Client", 70),
+            tables.TableColumn("instance", "Instance", 70),
+            tables.SUBJECT,
         ],
         height=ALERTS_HEIGHT,
         empty="no alert fires, if Prometheus has loaded dashboards/generated/alerts.yml",
-        sort=["Severity"],
+        sort=["Severity", "Since"],
     )
 
 
 def _timeline() -> panels.Panel:
-    return states.timeline(
+    return panels.rule_timeline(
         "Rules that were broken in the range",
         queries.STATE_OF_OFFENDED,
         height=TIMELINE_HEIGHT,
@@ -147,7 +157,7 @@ def _timeline() -> panels.Panel:
 
 
 def _others() -> panels.Panel:
-    return states.timeline(
+    return panels.rule_timeline(
         "Rules that were not broken in the range",
         queries.STATE_OF_OTHERS,
         height=OTHERS_HEIGHT,
@@ -161,7 +171,6 @@ def _exercised() -> panels.Panel:
         "How many of the rules were decided at least once in the range, and how many there are. "
         "Nothing is known of a rule that was not exercised.",
         {"exercised": queries.RULES_EXERCISED, "of": queries.RULES},
-        unit=panels.COUNT,
         span=4,
     )
 
@@ -171,8 +180,7 @@ def _checks() -> panels.Panel:
         "Checks",
         "How often a rule had the opportunity to be broken, over the range.",
         {"checks": queries.CHECKS},
-        unit=panels.COUNT,
-        span=4,
+        span=3,
     )
 
 
@@ -180,10 +188,10 @@ def _undecided_share() -> panels.Panel:
     return panels.stat_panel(
         "Undecided checks",
         "The share of checks that depended on something not seen: a gap in the capture, a connection "
-        "joined midway, bytes that were cut.",
+        "joined midway, bytes that were cut. Connections that were open before kipwatch have some.",
         {"undecided share": queries.UNDECIDED_SHARE},
         unit=panels.SHARE,
-        steps=[(0, GREEN), (0.1, AMBER), (0.5, RED)],
+        steps=[(0, GREEN), (MOSTLY, AMBER)],
         span=4,
         empty="no checks",
     )
@@ -197,8 +205,9 @@ def since_batch() -> panels.Panel:
         {"seconds": queries.SECONDS_SINCE_BATCH},
         unit=panels.SECONDS,
         steps=[(0, GREEN), (SLOW_BATCH_AFTER, AMBER), (STALLED_AFTER, RED)],
+        source=None,
         span=4,
-        empty="no batch yet, or kipwatch is not scraped",
+        empty=f"no batch in {queries.LOOK_BACK}",
     )
 
 
@@ -210,7 +219,7 @@ def undecodable_share() -> panels.Panel:
         {"undecodable share": queries.UNDECODABLE_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (UNDECODABLE_SHARE / 10, AMBER), (UNDECODABLE_SHARE, RED)],
-        span=4,
+        span=5,
         empty="kipwatch is not scraped",
     )
 
@@ -223,6 +232,7 @@ def lost_share() -> panels.Panel:
         {"lost share": queries.LOST_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (LOST_SHARE / 10, AMBER), (LOST_SHARE, RED)],
+        source=queries.CAPTURING,
         span=4,
         empty="no feeder sees traffic",
     )
@@ -249,4 +259,16 @@ def _coverage() -> panels.Panel:
         height=OTHERS_HEIGHT // 2,
         empty="kipwatch is not scraped",
         sort=["Violates, any level", "Exercised"],
+    )
+
+
+def _reasons() -> panels.Panel:
+    meanings = "; ".join(f"{reason}, {reason.meaning}" for reason in Reason)
+    return tables.table_panel(
+        "Why checks were undecided",
+        f"The reason of each undecided check over the range: {meanings}.",
+        {"Undecided": queries.UNDECIDED_BY_REASON},
+        [RULE, tables.TableColumn("reason", "Reason", 170), tables.count("Undecided")],
+        empty="no check was undecided",
+        sort=["Undecided"],
     )

@@ -1,12 +1,12 @@
-"""What the dashboards ask Prometheus about the fleet: requests, group protocols, and what brokers offer."""
+"""Queries on the fleet: requests by API version, group protocols, and what brokers advertise."""
 
 from __future__ import annotations
 
 from dashboards.promql import findings, grown, one_of, select, share, stepped, total
 from dashboards.queries import INTERVAL, JOB, MOST_OPEN_BY_SOFTWARE, RANGE, RATE, SOFTWARE, or_zero
-from expectations.report.upgrade import Fate
+from expectations.report.upgrade import UpgradeFate
 from streaming.metrics import definitions as metrics
-from streaming.metrics.software_labels import FORMER
+from streaming.metrics.labels import FORMER
 
 NAME = "client_software_name"
 VERSION = ("api", "version")
@@ -17,7 +17,7 @@ CLASSIC_HEARTBEAT = "Heartbeat"
 GROUP_HEARTBEATS = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
 _SOURCE = ("job", "instance")
 _COUNTED = f'{NAME}!="{FORMER}"'
-"""What is counted as former was counted under the software's name before."""
+"""Without `former`: its counts were counted under the software's name before."""
 
 
 def requests(*matchers: str) -> str:
@@ -26,7 +26,7 @@ def requests(*matchers: str) -> str:
 
 
 def sent(*by: str, of: str) -> str:
-    """Requests over the range by some labels, those without any left out."""
+    """Requests over the range by some labels, without zeros."""
     return f"round({total(grown(of, RANGE), *by)}) > 0"
 
 
@@ -36,33 +36,33 @@ def sent_rate(*by: str, of: str) -> str:
 
 
 def known_as(expression: str, *matchers: str) -> str:
-    """Requests of API versions of which something is known, with fate and header as further labels.
+    """Restrict requests to known API versions, and add their fate and header as labels.
 
-    One word on a version counts, if the schemas changed within the range.
+    If the schemas changed within the range, one entry of a version counts.
     """
     known = f"last_over_time({select(metrics.API_VERSIONS, JOB, *matchers)}[{RANGE}])"
     key = ", ".join((*_SOURCE, *VERSION))
     return f"{expression} * on ({key}) group_left (fate, header) topk by ({key}) (1, {known})"
 
 
-def fated(*fates: Fate) -> str:
+def fated(*fates: UpgradeFate) -> str:
     """Requests over the range of API versions with these fates."""
     return known_as(total(grown(requests(), RANGE), *_SOURCE, *VERSION, NAME), one_of("fate", fates))
 
 
-def fated_by(*by: str, fates: tuple[Fate, ...]) -> str:
-    """Requests over the range of API versions with these fates by some labels, those without any left out."""
+def fated_by(*by: str, fates: tuple[UpgradeFate, ...]) -> str:
+    """Requests over the range of API versions with these fates, by some labels, without zeros."""
     return f"round({total(fated(*fates), *by)}) > 0"
 
 
-def fated_rate(*by: str, fates: tuple[Fate, ...]) -> str:
+def fated_rate(*by: str, fates: tuple[UpgradeFate, ...]) -> str:
     """Requests a second of API versions with these fates, by some labels."""
     return total(known_as(sent_rate(*_SOURCE, *VERSION, NAME, of=requests()), one_of("fate", fates)), *by)
 
 
-REMOVED = or_zero(f"round({total(fated(Fate.REMOVED))})")
-DEPRECATED = or_zero(f"round({total(fated(Fate.DEPRECATED))})")
-BREAKING = or_zero(f"count({fated_by(NAME, fates=(Fate.REMOVED,))})")
+REMOVED = or_zero(f"round({total(fated(UpgradeFate.REMOVED))})")
+DEPRECATED = or_zero(f"round({total(fated(UpgradeFate.DEPRECATED))})")
+BREAKING = or_zero(f"count({fated_by(NAME, fates=(UpgradeFate.REMOVED,))})")
 SENT = total(grown(requests(), RANGE))
 
 _IN_HEADER_3 = 'header="3"'
@@ -77,14 +77,14 @@ def _ids(*matchers: str) -> str:
 
 
 IDS_SHARE = or_zero(share(_ids('ids="given"'), _ids()))
-"""The share of ApiVersions requests of version 5 or later that name the broker that they mean to reach."""
+"""The share of ApiVersions requests, of version 5 or later, that name the intended broker."""
 
 _HEARTBEATS = requests(one_of("api", (CLASSIC_HEARTBEAT, *GROUP_HEARTBEATS)))
 _CLASSIC = requests(one_of("api", [CLASSIC_HEARTBEAT]))
 
 
 def _by_protocol(expression: str) -> str:
-    """Give heartbeats the protocol of their group as a label."""
+    """Add the protocol of the group to heartbeats, as a label."""
     classic = f'label_replace({expression}, "protocol", "Classic", "api", "{CLASSIC_HEARTBEAT}")'
     return f'label_replace({classic}, "protocol", "$1", "api", "(.+)GroupHeartbeat")'
 
@@ -108,8 +108,17 @@ OFFERS = or_zero(f"count({_VERSIONS_IN_USE})")
 RANGES = f"max by (api, lowest, highest, versions) {_VERSIONS}"
 FEATURES = f"max by (feature, kind, lowest, highest, features) {_FEATURES}"
 _SAME = f"count by (api, lowest, highest) (group by (api, lowest, highest, versions) {_VERSIONS})"
-DIFFERENT = f"{RANGES} unless on (api, lowest, highest) ({_SAME} == scalar(count({_VERSIONS_IN_USE})))"
-DIFFERENT_COUNT = or_zero(f"count(group by (api) ({DIFFERENT}))")
+_DIFFERENT = f"{RANGES} unless on (api, lowest, highest) ({_SAME} == scalar(count({_VERSIONS_IN_USE})))"
+DIFFERENT_COUNT = or_zero(f"count(group by (api) ({_DIFFERENT}))")
+_AMOUNTS = f'count_values by (versions) ("amount", count by (versions) ({BROKERS}))'
+_ALIKE = f"topk by (versions) (1, {BROKERS}) * on (versions) group_left (amount) {_AMOUNTS}"
+_JOINED = f'label_join({_ALIKE}, "brokers", "|", "broker", "amount")'
+_NAMED = f'label_replace({_JOINED}, "brokers", "$1 (1 of $2)", "brokers", "(.*)[|](.*)")'
+DIFFERENT = (
+    f'label_join(({_DIFFERENT}) * on (versions) group_left (brokers) {_NAMED}, "range", "\u2013", '
+    '"lowest", "highest")'
+)
+"""The versions of each API by those who offer them: one broker's address, and how many offer what it does."""
 CHANGES = total(stepped(select(metrics.RANGES_CHANGES, JOB), INTERVAL), "listener")
 
 
@@ -123,7 +132,6 @@ def offences_by(*by: str, of: str = ".+") -> str:
     return f"round({total(chosen, *by)}) > 0"
 
 
-OFFENCES = or_zero(f"round({total(_offences())})")
 GHOSTS = or_zero(f"round({total(_offences(one_of('rule', [GHOST])))})")
 _REBOOTSTRAPS = select(metrics.RULE_CHECKS, JOB, one_of("rule", [REBOOTSTRAP_REPEATED]))
 REBOOTSTRAPS = f"round({total(grown(_REBOOTSTRAPS, RANGE), 'verdict')})"

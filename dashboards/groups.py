@@ -1,26 +1,25 @@
-"""The Groups dashboard: which protocol groups speak, in which versions, and which members went silently."""
+"""The Groups dashboard: the protocols of groups, their versions, and members that went silently."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import fleet_queries, links, panels, tables, variables
-from dashboards.layout import dashboard as laid_out
+from dashboards import fleet_queries, layout, links, panels, tables
 from dashboards.panels import AMBER, GREEN
-from dashboards.tables import API, API_VERSION, RULE_NAME, SENDER
+from dashboards.tables import API, API_VERSION, CLIENT, RULE
 
 NO_HEARTBEAT = "no group member sent a heartbeat in the range"
 
 
 def dashboard() -> builder.Dashboard:
-    """Return the dashboard about consumer, share and streams groups."""
-    return laid_out(
+    """Build the dashboard, on consumer, share and streams groups."""
+    return layout.laid_out(
         links.GROUPS,
         "Kafka protocol: groups",
         "Group members by the protocol of their heartbeats: classic, KIP-848, KIP-932 or KIP-1071.",
-        [variables.requesting()],
+        [layout.choose_software()],
         {
-            "How far is the migration?": [_share(), _classic(), _ghosts(), _protocols(), _left()],
+            "Which protocols do groups speak?": [_share(), _classic(), _ghosts(), _protocols(), _left()],
             "Who speaks which version?": [_versions()],
             "What do members do wrong?": [_offences()],
         },
@@ -30,7 +29,8 @@ def dashboard() -> builder.Dashboard:
 def _share() -> panels.Panel:
     return panels.stat_panel(
         "Heartbeats of the new protocols",
-        "The share of heartbeats over the range that is not of the classic protocol (KIP-848).",
+        "The share of heartbeats over the range that is not of the classic protocol (KIP-848). It counts "
+        "heartbeats and not members, whose intervals differ.",
         {"share": fleet_queries.NEW_PROTOCOL_SHARE},
         unit=panels.SHARE,
         span=8,
@@ -42,7 +42,6 @@ def _classic() -> panels.Panel:
         "Client software with classic groups",
         "How many names of client software sent heartbeats of the classic protocol over the range.",
         {"software": fleet_queries.CLASSIC_CLIENTS},
-        unit=panels.COUNT,
         span=8,
     )
 
@@ -53,7 +52,6 @@ def _ghosts() -> panels.Panel:
         "Members that joined, never left and fell silent, over the range: their partitions wait for the end "
         "of the session. The topic kipwatch.findings and the archive name them.",
         {"ghosts": fleet_queries.GHOSTS},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
         span=8,
     )
@@ -86,7 +84,7 @@ def _versions() -> panels.Panel:
         "Heartbeats by software and version",
         "From version 1 of ConsumerGroupHeartbeat on, members name themselves (KIP-1082).",
         {"Heartbeats": fleet_queries.HEARTBEATS_BY_CLIENT},
-        [SENDER, tables.PROTOCOL, API, API_VERSION, tables.count("Heartbeats", width=100)],
+        [CLIENT, tables.PROTOCOL, API, API_VERSION, tables.count("Heartbeats", width=100)],
         empty=NO_HEARTBEAT,
         sort=["Heartbeats"],
     )
@@ -97,7 +95,7 @@ def _offences() -> panels.Panel:
         "Offences against KIP-1082",
         "What was found of member IDs over the range, ghosts among it.",
         {"Offences": fleet_queries.offences_by(fleet_queries.NAME, "rule", "level", of="kip1082/.+")},
-        [SENDER, RULE_NAME, tables.LEVEL_NAME, tables.count("Offences")],
+        [CLIENT, RULE, tables.LEVEL_NAME, tables.count("Offences")],
         empty="no offence in the range",
         sort=["Offences"],
     )

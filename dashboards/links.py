@@ -1,7 +1,7 @@
-"""Links of alerts and dashboards: to the dashboards of a Grafana and to sections of the runbook.
+"""Links of alerts and dashboards: to dashboards in Grafana and to sections of the runbook.
 
-Alerts carry whole addresses. As committed they are those of the stack in `deploy/compose.yaml` and, for the
-runbook, paths in this repository; `python -m dashboards.build` writes others for those who name their own.
+Alerts need whole addresses. The committed ones are those of the stack in `deploy/compose.yaml` and, for the
+runbook, paths in this repository. `python -m dashboards.build` writes others on request.
 """
 
 from __future__ import annotations
@@ -20,37 +20,43 @@ UPGRADE, GROUPS, BROKERS, CLIENT = (
     "kipwatch-brokers",
     "kipwatch-client",
 )
-"""The identifiers of the dashboards, which are part of their addresses."""
+"""The identifiers of dashboards, which are part of their addresses."""
 KEPT = "${__url_time_range}&${datasource:queryparam}&${job:queryparam}"
-"""What every link between dashboards keeps: the time range, data source and job."""
+"""What links between dashboards keep: time range, data source and job."""
+SUBJECT = "subject"
+"""The label of an alert's row that holds the dashboard of what it is about."""
 PAGE = "page"
 """The label of a table's row that holds the address of a rule's page in the runbook."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where Grafana answers, and where the runbook can be read."""
+class Addresses:
+    """The addresses of Grafana and of the runbook."""
 
     grafana: str = "http://127.0.0.1:3000"
     runbook: str = "docs/runbook.md"
 
     def section(self, anchor: str) -> str:
-        """The address of one section of the runbook."""
+        """Return the address of a section of the runbook."""
         return f"{self.runbook}#{anchor}"
 
     def dashboard(self, uid: str, *labels: str) -> str:
-        """The address of a dashboard in an alert, with its variables set to the alert's own labels."""
+        """Return the address of a dashboard for an alert, with variables set to the alert's labels."""
         chosen = "".join(f"&var-{_VARIABLES[name]}={{{{ $labels.{name} | urlquery }}}}" for name in labels)
         return f"{self.grafana}/d/{uid}?from=now-6h&to=now{chosen}"
 
     @property
     def is_published(self) -> bool:
-        """Whether a browser can open the runbook: a path in a repository means nothing to Grafana."""
+        """Whether a browser can open the runbook: its address is no path in a repository."""
         return "://" in self.runbook
 
     def with_page(self, expression: str) -> str:
-        """Give each row the address of its rule's page, whose anchor is the rule's ID without the slash."""
-        return f'label_replace({expression}, "{PAGE}", "{self.section("$1$2")}", "rule", "(.*)/(.*)")'
+        """Add to each row where the rule's page is: its address, else the command that prints it.
+
+        The anchor is the rule's ID without the slash.
+        """
+        page = self.section("$1$2") if self.is_published else "kipwatch rules $1/$2"
+        return f'label_replace({expression}, "{PAGE}", "{page}", "rule", "(.*)/(.*)")'
 
 
 _VARIABLES = {"job": "job", "rule": "rule", "client_software_name": "software"}
@@ -60,20 +66,27 @@ SECTION_OF_LABEL = '{{ $labels.rule | reReplaceAll "/" "" }}'
 
 
 def to_rule() -> str:
-    """From a table's cell with a rule to that rule's dashboard."""
+    """Link a cell with a rule to that rule on the Rule dashboard."""
     return f"/d/{RULE}?{KEPT}&${{software:queryparam}}&var-rule=${{__value.text}}"
 
 
-def to_software() -> str:
-    """From a table's cell with a client software to the Clients dashboard."""
-    return f"/d/{CLIENTS}?{KEPT}&${{rule:queryparam}}&var-software=${{__value.text}}"
-
-
 def to_client() -> str:
-    """From a table's cell with a client software to the dashboard that is about it."""
+    """Link a cell with a client software to the Client dashboard."""
     return f"/d/{CLIENT}?{KEPT}&var-software=${{__value.text}}"
 
 
+def with_subject(expression: str) -> str:
+    """Add to each alert the dashboard of what it is about, its rule or client chosen, as a label."""
+    led = f'label_replace({expression}, "{SUBJECT}", "{PIPELINE}?", "", "")'
+    led = f'label_replace({led}, "{SUBJECT}", "{CLIENT}?var-software=$1&", "client_software_name", "(.+)")'
+    return f'label_replace({led}, "{SUBJECT}", "{RULE}?var-rule=$1&", "rule", "(.+)")'
+
+
+def to_subject() -> str:
+    """Link a row with an alert to what it is about."""
+    return f"/d/${{__data.fields.{SUBJECT}}}{KEPT}"
+
+
 def to_page() -> str:
-    """From a table's row to the page that its label names."""
+    """Link a row to the page that its label names."""
     return f"${{__data.fields.{PAGE}}}"

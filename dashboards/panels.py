@@ -1,10 +1,11 @@
-"""Figures, graphs and timelines, so that all dashboards look and read alike.
+"""The kinds of panels: figures, graphs and timelines, so that all dashboards look and read alike.
 
-Each panel has a title, a description, a unit and a span (24 across).
+Each panel has a title, a description, a unit and a span (24 across). Tables are in `tables`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from grafana_foundation_sdk.builders import common as options
@@ -23,16 +24,23 @@ from grafana_foundation_sdk.models.common import (
     LegendPlacement,
     StackingMode,
     VisibilityMode,
+    VizOrientation,
 )
+
+from dashboards import recordings
+from dashboards.queries import JUDGING, RANKS, Source
+from expectations.rules.base.rule import Verdict
+from expectations.rules.catalogue import RULES
 
 DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 COUNT = "short"
 PACKETS_PER_SECOND = "pps"
-CHECKS_PER_SECOND, FRAMES_PER_SECOND, RECORDS_PER_SECOND, REQUESTS_PER_SECOND = (
+CHECKS_PER_SECOND, FRAMES_PER_SECOND, RECORDS_PER_SECOND, REQUESTS_PER_SECOND, WINDOWS_PER_SECOND = (
     "suffix: checks/s",
     "suffix: frames/s",
     "suffix: records/s",
     "suffix: requests/s",
+    "suffix: windows/s",
 )
 BYTES = "bytes"
 MOMENT = "dateTimeFromNow"
@@ -43,13 +51,36 @@ STAT_HEIGHT = 4
 GRAPH_HEIGHT = 9
 GREY, BLUE, GREEN, AMBER, RED, PURPLE = "text", "blue", "green", "orange", "red", "purple"
 TRANSPARENT = "transparent"
+UNKNOWN = "#73737a"
+"""The background of a figure without data, which is neither good nor bad."""
+NO_DATA_SINCE = "time:[no data since] D MMM HH:mm"
+"""The unit of the moment since when a figure has no data: Grafana writes dates in formats of moment.js."""
+SILENCE = "Z"
+"""The name of the query of that moment."""
 REFERENCES = "ABCDEF"
-"""The names of a panel's queries, as Grafana gives them."""
+"""The names that Grafana gives to the queries of a panel."""
 TIMELINE_STEP = "30s"
-"""A finer step than the scrape interval would tear the timeline to confetti."""
+"""With a step shorter than the scrape interval the timeline would have gaps."""
 
 Panel = Builder[model.Panel]
 Steps = list[tuple[float, str]]
+RULE_STATES = {
+    recordings.NOT_EXERCISED: ("not exercised", TRANSPARENT),
+    recordings.ONLY_UNDECIDED: ("only undecided", PURPLE),
+    recordings.CONFORMS: ("conforms", GREEN),
+    recordings.COULD_BE_BETTER: ("could be better", AMBER),
+    recordings.VIOLATES: ("violates", RED),
+}
+NOTHING = model.SpecialValueMap(
+    options=model.DashboardSpecialValueMapOptions(
+        match=model.SpecialValueMatch.NULL, result=model.ValueMappingResult(text="", color=TRANSPARENT)
+    )
+)
+"""Where a timeline has no value. Else the legend would have the text of an empty panel."""
+LEVELS = dict(zip(RANKS, (RED, AMBER, BLUE, GREY), strict=True))
+"""The colours of the levels of findings, wherever one is drawn."""
+VERDICT_COLOURS = {Verdict.CONFORMS: GREEN, Verdict.VIOLATES: RED, Verdict.UNDECIDED: PURPLE}
+"""Wherever a verdict is drawn."""
 
 
 def stat_panel(
@@ -57,23 +88,27 @@ def stat_panel(
     description: str,
     queries: dict[str, str],
     *,
-    unit: str,
+    unit: str = COUNT,
     steps: Steps | None = None,
+    source: Source | None = JUDGING,
     span: int,
     empty: str = "",
 ) -> stat.Panel:
-    """Figures over the dashboard's range. `queries` maps a name, shown when there are several, to its query.
+    """Show figures over the dashboard's range. `queries` maps names, shown if there are several, to queries.
 
-    With `steps` the figure judges a state and its background has their colours; without, it is a plain count.
-    `empty` is what the panel says when there is nothing to show.
+    With `steps` a figure judges a state, and its background has the colour of the step; without, it is a
+    plain count. A figure that judges is shown while its `source` delivers; else it says since when there is
+    no data. One that judges just that has no source. `empty` is the text without data.
     """
+    if steps and source:
+        queries = {name: f"({query}) and on () {source.delivers}" for name, query in queries.items()}
     panel = (
         stat.Panel()
         .title(title)
         .description(description)
         .datasource(DATA_SOURCE)
         .unit(unit)
-        .thresholds(thresholds(steps or [(0, GREY)]))
+        .thresholds(thresholds([(-math.inf, UNKNOWN), *steps] if steps else [(0, GREY)]))
         .color_mode(BigValueColorMode.BACKGROUND if steps else BigValueColorMode.NONE)
         .graph_mode(BigValueGraphMode.NONE)
         .reduce_options(options.ReduceDataOptions().calcs(["lastNotNull"]))
@@ -83,26 +118,39 @@ def stat_panel(
     )
     for reference, (name, query) in zip(REFERENCES, queries.items(), strict=False):
         panel.with_target(instant(query).legend_format(name).ref_id(reference))
+    if steps and source:
+        panel.with_target(instant(source.silent_since).legend_format(" ").ref_id(SILENCE))
+        panel.override_by_query(SILENCE, _silence())
     return panel
 
 
 def names_panel(
     title: str, description: str, query: str, *, legend: str, colour: str, span: int, empty: str
 ) -> stat.Panel:
-    """Series by their names, with their counts in a colour. Without any the text has no colour."""
-    panel = stat_panel(title, description, {legend: query}, unit=COUNT, span=span, empty=empty)
+    """Show series by name, with their counts in a colour, and `empty` in green if there are none."""
+    asked = {legend: query, " ": f"vector(0) unless on () {query}"}
+    panel = stat_panel(title, description, asked, steps=[(0, GREEN), (1, colour)], span=span)
     return (
         panel.color_mode(BigValueColorMode.VALUE)
-        .thresholds(thresholds([(0, GREY), (1, colour)]))
+        .mappings([mapping({0: (empty, GREEN)})])
         .text_mode(BigValueTextMode.VALUE_AND_NAME)
-        .text(options.VizTextDisplayOptions().title_size(13).value_size(18))
+        .orientation(VizOrientation.HORIZONTAL)
+        .text(options.VizTextDisplayOptions().title_size(13).value_size(15))
     )
 
 
+def levels_panel(title: str, description: str, query: str, *, span: int) -> stat.Panel:
+    """Show offences by level, each in the colour of the level."""
+    panel = stat_panel(title, description, {"{{level}}": query}, span=span, empty="none")
+    for name, colour in LEVELS.items():
+        panel.override_by_name(name, fixed(colour))
+    return panel.color_mode(BigValueColorMode.VALUE)
+
+
 def graph_panel(
-    title: str, description: str, queries: dict[str, str], *, unit: str, span: int, empty: str
+    title: str, description: str, queries: dict[str, str], *, unit: str = COUNT, span: int, empty: str
 ) -> timeseries.Panel:
-    """Lines over time. `queries` maps a legend to its query."""
+    """Show lines over time. `queries` maps legends to queries."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -121,7 +169,7 @@ def graph_panel(
 
 
 def stacked_bars(panel: timeseries.Panel, step: str) -> timeseries.Panel:
-    """Draw a growth for each step as bars, whose heights add up; no step is shorter than `step`."""
+    """Draw the growth in each step as stacked bars. No step is shorter than `step`."""
     return (
         panel.draw_style(GraphDrawStyle.BARS)
         .fill_opacity(80)
@@ -132,63 +180,58 @@ def stacked_bars(panel: timeseries.Panel, step: str) -> timeseries.Panel:
 
 
 def with_limits(panel: timeseries.Panel, *limits: tuple[float, str]) -> timeseries.Panel:
-    """Draw a line for each limit, from which on things are as bad as its colour says."""
+    """Draw a line in a colour at each limit."""
     return panel.thresholds(thresholds([(0, TRANSPARENT), *limits])).thresholds_style(
         options.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
     )
 
 
 def with_figures(panel: timeseries.Panel) -> timeseries.Panel:
-    """Put a table of last and highest values beside the lines, highest first."""
+    """Put a table of last and highest values beside the graph, highest first."""
     legend = _legend(LegendDisplayMode.TABLE).placement(LegendPlacement.RIGHT)
     return panel.legend(legend.calcs(["lastNotNull", "max"]).sort_by("Max").sort_desc(True))
 
 
-def timeline_panel(
-    title: str,
-    description: str,
-    query: str,
-    *,
-    legend: str,
-    states: dict[int, tuple[str, str]],
-    height: int,
-    lines: int,
-    empty: str,
-) -> statetimeline.Panel:
-    """One bar a series, coloured by state. `states` maps a value to its text and colour.
+def rule_timeline(title: str, query: str, *, height: int, empty: str) -> statetimeline.Panel:
+    """Draw one bar for each rule, coloured by its state.
 
-    `lines` is how many series there may be. All are on one page: from 11.2.1 on, Grafana would show 20.
+    All bars are on one page: from 11.2.1 on, Grafana would show 20.
     """
     return (
         statetimeline.Panel()
         .title(title)
-        .description(description)
+        .description(
+            "The most severe state of each rule in the five minutes before. Where a bar is missing the rule "
+            f"was not exercised. Drawn from the recording rule {recordings.RULE_STATE}."
+        )
         .datasource(DATA_SOURCE)
         .unit(COUNT)
-        .mappings([mapping(states)])
-        .show_value(VisibilityMode.NEVER)
+        .mappings([mapping(RULE_STATES), NOTHING])
+        # With thresholds, the default, the legend would name those and not the states.
+        .color_scheme(builder.FieldColor().mode(model.FieldColorModeId.FIXED).fixed_color(GREY))
+        .show_value(VisibilityMode.AUTO)
         .legend(_legend(LegendDisplayMode.LIST))
-        .per_page(lines)
+        .per_page(len(RULES))
         .interval(TIMELINE_STEP)
         .no_value(empty)
-        .with_target(over_time(query).legend_format(legend))
+        .with_target(over_time(query).legend_format("{{rule}}"))
         .height(height)
         .span(24)
     )
 
 
 def instant(query: str) -> prometheus.Dataquery:
-    """Ask once, at the end of the range."""
+    """Query once, at the end of the range."""
     return prometheus.Dataquery().datasource(DATA_SOURCE).expr(query).instant().ref_id("A")
 
 
 def over_time(query: str) -> prometheus.Dataquery:
-    """Ask at every step of the range."""
+    """Query at every step of the range."""
     return prometheus.Dataquery().datasource(DATA_SOURCE).expr(query).range().ref_id("A")
 
 
 def thresholds(steps: Sequence[tuple[float, str]]) -> builder.ThresholdsConfig:
-    """Colours from a value upwards; the first step's value is minus infinity, whatever it says."""
+    """Set colours from values upwards. The first step begins at minus infinity, whatever its value."""
     (_, lowest), *higher = steps
     colours = [model.Threshold(value=None, color=lowest)]
     colours += [model.Threshold(value=value, color=colour) for value, colour in higher]
@@ -213,6 +256,10 @@ def unit(name: str) -> list[model.DynamicConfigValue]:
 def fixed(colour: str) -> list[model.DynamicConfigValue]:
     """Give a series the same colour wherever it is drawn."""
     return [model.DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": colour})]
+
+
+def _silence() -> list[model.DynamicConfigValue]:
+    return [*unit(NO_DATA_SINCE), *fixed(UNKNOWN)]
 
 
 def _legend(mode: LegendDisplayMode) -> options.VizLegendOptions:

@@ -1,29 +1,33 @@
-"""The Pipeline dashboard: the fate of every byte and frame, how late it is judged, at what cost."""
+"""The Pipeline dashboard: the fate of every packet, byte and frame, how late it is judged, at what cost."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import capture, conformance, links, panels, queries, tables, variables
-from dashboards.layout import dashboard as laid_out
+from dashboards import conformance, layout, links, panels, queries, tables
+from dashboards.alert import DELAY_OBJECTIVE, DELAY_SECONDS, LOST_SHARE, Watches
 from dashboards.panels import AMBER, GREEN, RED
-from dashboards.thresholds import DELAY_OBJECTIVE, DELAY_SECONDS, GROWING_LAG
+from streaming.audit.live_validation import SHARE
 from streaming.metrics import definitions as metrics
-from streaming.validation.live_validation import SHARE
 
 NOTHING_JUDGED = "nothing was judged"
 NOT_VALIDATED = "no sample was validated: kipwatch[audit] is not installed, or it is too early"
 NOT_SCRAPED = "kipwatch is not scraped"
 BUDGET = 1 - DELAY_OBJECTIVE
+NO_FEEDER = "no feeder is scraped"
+NOTHING_CAPTURED = "nothing was captured, or no feeder is scraped"
+SHED = "shed"
+MANY_WAITING = 1_000_000
+"""Frames that take a processor minutes to judge, whatever the rate at which they come."""
 
 
 def dashboard() -> builder.Dashboard:
-    """The dashboard for those who run kipwatch."""
-    return laid_out(
+    """Build the dashboard, for those who run kipwatch."""
+    return layout.laid_out(
         links.PIPELINE,
         "kipwatch: pipeline",
         "From captured bytes to verdicts: the fate of every byte, lag, delay, batches and state.",
-        [variables.instances()],
+        [layout.choose_feeders()],
         {
             "Is everything judged?": [
                 conformance.since_batch(),
@@ -31,21 +35,23 @@ def dashboard() -> builder.Dashboard:
                 conformance.lost_share(),
                 _slow(),
                 _lag(),
-                capture.dropped(),
-                capture.opaque(),
+                _dropped(),
+                _opaque(),
                 _overflow(),
             ],
             "Capture": [
-                capture.payload(),
-                capture.missed(),
-                capture.ports(),
-                capture.tls(),
-                capture.packets(),
-                capture.records(),
-                capture.waiting(),
+                _payload(),
+                _missed(),
+                _ports(),
+                _tls(),
+                _packets(),
+                _records(),
+                _waiting(),
+                _evicted(),
+                _contradictions(),
             ],
-            "What is decoded": [_kinds(), _apis(), _reasons()],
-            "Judgement": [_delay(), _batches(), _connections(), _state()],
+            "What is decoded": [_kinds(), _reasons(), _apis()],
+            "Judgement": [_delay(), _batches(), _connections(), _state(), _judged_by(), _clears()],
             "The monitor itself": [_endings(), _refused(), _builds()],
             "Is the data right?": [
                 _not_met(),
@@ -55,6 +61,7 @@ def dashboard() -> builder.Dashboard:
                 _expectations(),
             ],
         },
+        watched=[Watches.KIPWATCH],
     )
 
 
@@ -66,20 +73,20 @@ def _slow() -> panels.Panel:
         {"late share": queries.SLOW_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (BUDGET / 2, AMBER), (BUDGET, RED)],
-        span=6,
+        span=5,
         empty=NOT_SCRAPED,
     )
 
 
 def _lag() -> panels.Panel:
     return panels.stat_panel(
-        "Records waiting",
-        "Records of the frames topic that were not judged yet.",
+        "Frames waiting",
+        "Frames in the topic that wait to be judged, those of the batch under way included, estimated from "
+        "its blocks. A busy cluster always has some; an alert fires if they become more and more.",
         {"lag": queries.LAG},
-        unit=panels.COUNT,
-        steps=[(0, GREEN), (GROWING_LAG, AMBER), (100 * GROWING_LAG, RED)],
+        steps=[(0, GREEN), (MANY_WAITING, AMBER)],
         span=6,
-        empty=NOT_SCRAPED,
+        empty="not known: no batch yet, or Kafka does not answer",
     )
 
 
@@ -89,7 +96,6 @@ def _overflow() -> panels.Panel:
         "Observations over the range for which a label had no room: sums are right, names are missing. "
         "Raise label_limit if the fleet has that many.",
         {"other": queries.LABEL_OVERFLOW},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
         span=8,
         empty=NOT_SCRAPED,
@@ -103,7 +109,7 @@ def _kinds() -> panels.Panel:
         "midway.",
         {"{{kind}}": queries.FRAMES_BY_KIND},
         unit=panels.FRAMES_PER_SECOND,
-        span=8,
+        span=16,
         empty=NOTHING_JUDGED,
     )
 
@@ -114,7 +120,7 @@ def _apis() -> panels.Panel:
         "The ten busiest APIs.",
         {"{{api}}": queries.FRAMES_BY_API},
         unit=panels.FRAMES_PER_SECOND,
-        span=10,
+        span=24,
         empty=NOTHING_JUDGED,
     )
     return panels.with_figures(graph)
@@ -125,8 +131,8 @@ def _reasons() -> panels.Panel:
         "Undecodable frames by reason",
         "Frames that no known schema could read, over the range, and why.",
         {"Frames": queries.UNDECODABLE_BY_REASON},
-        [tables.Column("reason", "Reason", 220), tables.count("Frames")],
-        span=6,
+        [tables.TableColumn("reason", "Reason", 220), tables.count("Frames")],
+        span=8,
         empty="no undecodable frame was counted",
         sort=["Frames"],
     )
@@ -137,10 +143,7 @@ def _delay() -> panels.Panel:
         "Delay from capture to judgement",
         "Half of the frames were judged faster than p50, all but one in a hundred faster than p99. The line "
         f"is the objective: {DELAY_OBJECTIVE:.0%} of the frames within {DELAY_SECONDS} s.",
-        {
-            "p50": queries.quantile_of(0.5, metrics.DETECTION_DELAY),
-            "p99": queries.quantile_of(0.99, metrics.DETECTION_DELAY),
-        },
+        queries.percentiles(metrics.DETECTION_DELAY),
         unit=panels.SECONDS,
         span=12,
         empty=NOTHING_JUDGED,
@@ -152,10 +155,7 @@ def _batches() -> panels.Panel:
     return panels.graph_panel(
         "Duration of batches",
         "Half of the batches took less than p50, all but one in a hundred less than p99.",
-        {
-            "p50": queries.quantile_of(0.5, metrics.BATCH_DURATION),
-            "p99": queries.quantile_of(0.99, metrics.BATCH_DURATION),
-        },
+        queries.percentiles(metrics.BATCH_DURATION),
         unit=panels.SECONDS,
         span=12,
         empty=NOTHING_JUDGED,
@@ -167,7 +167,6 @@ def _connections() -> panels.Panel:
         "Connections followed",
         "Connections that the query keeps state of.",
         {"connections": queries.OPEN_CONNECTIONS},
-        unit=panels.COUNT,
         span=12,
         empty=NOT_SCRAPED,
     )
@@ -184,13 +183,37 @@ def _state() -> panels.Panel:
     )
 
 
+def _judged_by() -> panels.Panel:
+    return panels.graph_panel(
+        "Judged by automaton and rules",
+        "What connections said, a window each in a batch, by what judged it. The rules take ten times as "
+        "long; news always goes to them. A large share over hours means traffic that never repeats itself.",
+        {"{{by}}": queries.WINDOWS_BY},
+        unit=panels.WINDOWS_PER_SECOND,
+        span=20,
+        empty=NOTHING_JUDGED,
+    )
+
+
+def _clears() -> panels.Panel:
+    return panels.stat_panel(
+        "Automaton full",
+        "How often a worker forgot what its automaton had learnt because it was full, over the range.",
+        {"times": queries.AUTOMATON_CLEARS},
+        steps=[(0, GREEN), (100, AMBER)],
+        span=4,
+        empty=NOT_SCRAPED,
+    )
+
+
 def _endings() -> panels.Panel:
     return tables.table_panel(
         "Endings of the query",
-        "How often the query ended by itself over the range, by reason. Where Kafka was away or findings "
-        "could not be written it restarts; any other reason needs attention.",
+        "How often the query ended by itself over the range, by reason. It restarts after kafka-away, "
+        "store-away, worker-not-started, findings-not-written and archive-not-written; any other reason "
+        "needs attention.",
         {"Times": queries.ENDINGS_BY_REASON},
-        [tables.Column("reason", "Reason", 220), tables.count("Times")],
+        [tables.TableColumn("reason", "Reason", 220), tables.count("Times")],
         span=8,
         empty="no ending was counted",
         sort=["Times"],
@@ -203,7 +226,6 @@ def _refused() -> panels.Panel:
         "Findings over the range that Kafka does not take: they are only in the log of the query, by their "
         "IDs. Raise max.message.bytes of the findings topic.",
         {"refused": queries.FINDINGS_REFUSED},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, RED)],
         span=4,
         empty=NOT_SCRAPED,
@@ -215,7 +237,6 @@ def _not_met() -> panels.Panel:
         "Expectations not met",
         "Expectations on kipwatch's own data that the latest sample did not meet. The table names them.",
         {"not met": queries.EXPECTATIONS_NOT_MET},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, RED)],
         span=4,
         empty=NOT_VALIDATED,
@@ -228,7 +249,7 @@ def _validations() -> panels.Panel:
         "Samples over the range that were validated, by outcome. The log of the query says why one failed. "
         "Judging goes on without them.",
         {"Samples": queries.VALIDATIONS_BY_OUTCOME},
-        [tables.Column("outcome", "Outcome", 160), tables.count("Samples")],
+        [tables.TableColumn("outcome", "Outcome", 160), tables.count("Samples")],
         span=4,
         empty=NOT_VALIDATED,
         sort=["Samples"],
@@ -255,13 +276,14 @@ def _expectations() -> panels.Panel:
         "audit` says what each means and what to do.",
         {"Result": queries.SUCCESS_BY_EXPECTATION},
         [
-            tables.Column("suite", "Suite", 130),
-            tables.Column("expectation", "Expectation", 240),
-            tables.Column(
+            tables.TableColumn("suite", "Suite", 130),
+            tables.TableColumn("expectation", "Expectation", 240),
+            tables.TableColumn("says", "Demand of a policy", 300),
+            tables.TableColumn(
                 "Result", "Result", 110, states={0: ("not met", RED), 1: ("met", GREEN)}, unit="none"
             ),
         ],
-        span=12,
+        span=24,
         empty=NOT_VALIDATED,
     )
 
@@ -272,7 +294,7 @@ def _quarantined() -> panels.Panel:
         "Records of the frames topic over the range that are no frames of this version: written to the "
         "quarantine, left out because there were too many, or failed to be written.",
         {"Records": queries.QUARANTINED_BY_FATE},
-        [tables.Column("fate", "Fate", 160), tables.count("Records")],
+        [tables.TableColumn("fate", "Fate", 160), tables.count("Records")],
         span=12,
         empty="no record was refused",
         sort=["Records"],
@@ -285,10 +307,137 @@ def _builds() -> panels.Panel:
         "The versions of kipwatch and of Kafka's message schemas, of the application and the feeders.",
         {"Running": queries.BUILDS},
         [
-            tables.Column("job", "Job", 180),
-            tables.Column("version", "kipwatch", 120),
-            tables.Column("kafka", "Kafka's schemas", 140),
+            tables.TableColumn("job", "Job", 180),
+            tables.TableColumn("version", "kipwatch", 120),
+            tables.TableColumn("kafka", "Kafka's schemas", 140),
         ],
         span=12,
         empty=NOT_SCRAPED,
     )
+
+
+def _dropped() -> panels.Panel:
+    return panels.stat_panel(
+        "Packets dropped",
+        "Packets that the kernel dropped because the feeder did not keep up; what follows is undecided.",
+        {"dropped packets": queries.DROPPED_PACKETS},
+        steps=[(0, GREEN), (1, AMBER)],
+        source=queries.CAPTURING,
+        span=8,
+        empty=NO_FEEDER,
+    )
+
+
+def _opaque() -> panels.Panel:
+    return panels.stat_panel(
+        "Connections that are not Kafka",
+        "Connections to the watched ports, over the range, that carry TLS or another protocol. What "
+        "they carry is not judged.",
+        {"not Kafka": queries.OPAQUE_CONNECTIONS},
+        steps=[(0, GREEN), (1, AMBER)],
+        source=queries.CAPTURING,
+        span=8,
+        empty=NO_FEEDER,
+    )
+
+
+def _payload() -> panels.Panel:
+    return panels.graph_panel(
+        "Captured bytes by fate",
+        "TCP payload that was framed, skipped for a reason, or lost, which means not captured.",
+        {"{{fate}}": queries.BYTES_BY_FATE},
+        unit=panels.BYTES_PER_SECOND,
+        span=12,
+        empty=NOTHING_CAPTURED,
+    )
+
+
+def _ports() -> panels.Panel:
+    return panels.graph_panel(
+        "Captured bytes by port",
+        "TCP payload of each watched port that was framed, or skipped because it is TLS or another protocol.",
+        {"{{port}} {{fate}}": queries.BYTES_BY_PORT},
+        unit=panels.BYTES_PER_SECOND,
+        span=8,
+        empty=NOTHING_CAPTURED,
+    )
+
+
+def _tls() -> panels.Panel:
+    return panels.graph_panel(
+        "TLS connections by outcome",
+        "TLS connections over the range, of feeders with a key log: read, or why not: no key, a cipher suite "
+        "that cannot be read, a handshake that was not captured, record numbers lost with lost bytes.",
+        {"{{outcome}}": queries.TLS_CONNECTIONS_BY_OUTCOME},
+        span=8,
+        empty="no feeder has a key log",
+    )
+
+
+def _evicted() -> panels.Panel:
+    return panels.graph_panel(
+        "Evicted connections",
+        "Connections over the range that feeders gave up because too many were open, by how far they had "
+        "come, or because of the bytes that they held (heavy). Many half-open ones are a flood of SYNs.",
+        {"{{state}}": queries.EVICTED_CONNECTIONS},
+        span=8,
+        empty="no connection was evicted",
+    )
+
+
+def _contradictions() -> panels.Panel:
+    return panels.graph_panel(
+        "Segments that contradict others",
+        "Segments over the range as forged ones are: a reset or a fin that its receiver does not take, an "
+        "acknowledgment of bytes that were never sent, bytes after a close.",
+        {"{{kind}}": queries.CONTRADICTIONS},
+        span=24,
+        empty="no segment contradicts another",
+    )
+
+
+def _missed() -> panels.Panel:
+    graph = panels.graph_panel(
+        "Bytes not captured, by feeder",
+        "The share of bytes that each feeder missed or did not publish, over 5 minutes.",
+        {"{{instance}}": queries.LOST_BY_FEEDER},
+        unit=panels.SHARE,
+        span=12,
+        empty="no feeder sees traffic",
+    )
+    return panels.with_limits(graph.max(1).axis_soft_max(2 * LOST_SHARE), (LOST_SHARE, RED))
+
+
+def _packets() -> panels.Panel:
+    return panels.graph_panel(
+        "Captured packets by fate",
+        "Packets whose TCP segment was read, packets of the feeder's own connections, and packets that were "
+        "skipped, by reason.",
+        {"{{fate}}": queries.PACKETS_BY_FATE},
+        unit=panels.PACKETS_PER_SECOND,
+        span=8,
+        empty=NOTHING_CAPTURED,
+    )
+
+
+def _records() -> panels.Panel:
+    return panels.graph_panel(
+        "Records by fate",
+        "Records published, refused by Kafka, and shed because Kafka was slow or unreachable.",
+        {"{{fate}}": queries.RECORDS_BY_FATE},
+        unit=panels.RECORDS_PER_SECOND,
+        span=8,
+        empty=NOTHING_CAPTURED,
+    )
+
+
+def _waiting() -> panels.Panel:
+    graph = panels.graph_panel(
+        "Waiting for Kafka",
+        "Memory of the records that wait for Kafka, and bytes that were shed because the queue was full.",
+        {"waiting": queries.WAITING_BYTES, SHED: queries.SHED_BYTES},
+        unit=panels.BYTES,
+        span=8,
+        empty=NO_FEEDER,
+    )
+    return graph.override_by_name(SHED, panels.unit(panels.BYTES_PER_SECOND))

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from expectations.rules.base.rule import Level, Role, Verdict
 from streaming.metrics import definitions as metrics
 from streaming.metrics.definitions import Metric
-from streaming.metrics.software_labels import FORMER
+from streaming.metrics.labels import FORMER
 
 DECIDED = (Verdict.CONFORMS, Verdict.VIOLATES)
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Seconds in a unit of PromQL's durations."""
 BRIDGED = "10m"
-"""A series that is absent for less, such as during failed scrapes, is the same series afterwards."""
+"""A series that is absent for less, as during failed scrapes, counts as the same series."""
 
 
 def select(metric: Metric | str, *matchers: str) -> str:
@@ -21,7 +23,7 @@ def select(metric: Metric | str, *matchers: str) -> str:
 
 
 def findings(*matchers: str) -> str:
-    """A selector of findings. What is counted as former was counted under the software's name before."""
+    """A selector of findings, without `former`: its counts were counted under the software's name before."""
     return select(metrics.FINDINGS, *matchers, f'client_software_name!="{FORMER}"')
 
 
@@ -41,36 +43,52 @@ def role(fault: Role) -> str:
 
 
 def one_of(label: str, values: Iterable[str]) -> str:
-    """A matcher of any of some values, which hold no character that means more in a regular expression."""
+    """A matcher of any of some values, which have no special characters of regular expressions."""
     alternatives = "|".join(values)
     return f'{label}{"=~" if "|" in alternatives else "="}"{alternatives}"'
 
 
 def none_of(label: str, values: Iterable[str]) -> str:
-    """A matcher of anything else."""
+    """A matcher of all other values."""
     return f'{label}!~"{"|".join(values)}"'
 
 
 def grown(series: str, window: str) -> str:
     """How far each series of a counter grew within a window.
 
-    `increase` alone loses the first value of a series that was born inside the window, and with it a
-    first violation. Such a series began at 0, so its highest value is its growth.
+    `increase` takes the first value that it sees for the state before, so it loses that of a series which was
+    born inside the window, and with it a first violation. The highest value of such a series is its growth.
+    That it was born there is the word of its exporter (`_born`): to a Prometheus that starts late, or misses
+    scrapes, the offences of weeks are a first value, too. One that was started anew grew by more than its
+    highest value.
     """
-    return (
-        f"((increase({series}[{window}]) and {series} offset {window}) or max_over_time({series}[{window}]))"
-    )
+    increase, highest = f"increase({series}[{window}])", f"max_over_time({series}[{window}])"
+    is_restarted = f"resets({series}[{window}]) > 0"
+    is_born = f"min_over_time({_born(series)}[{window}]) > time() - {seconds_of(window)}"
+    return f"({increase} > {highest} and {is_restarted} or {highest} and {is_born} or {increase})"
 
 
 def stepped(series: str, step: str) -> str:
-    """How far each series of a counter grew in the step before, exactly and without losing its birth.
+    """How far each series of a counter grew in the step before, exactly and with its first value.
 
-    `rate` and `increase` need two samples within the step, so they see neither the first offence of a series
-    nor a growth that falls between two steps. A series that was not scraped for less than BRIDGED goes on;
-    one that fell was started anew and grew to what it is.
+    `rate` and `increase` need two samples within the step, so they miss the first offence of a series, and
+    growth that falls between two steps. A series without scrapes for less than BRIDGED goes on. One that was
+    born as lately has grown by its value when it is first seen, or seen to have fallen.
     """
     before = f"last_over_time({series}[{BRIDGED}] offset {step})"
-    return f"({series} - {before} >= 0 or {series})"
+    is_born = f"{_born(series)} > time() - {seconds_of(step)} - {seconds_of(BRIDGED)}"
+    return f"({series} - {before} >= 0 or {series} and {is_born})"
+
+
+def _born(series: str) -> str:
+    """The selector of the times at which the series of a counter began at 0, in seconds since the epoch."""
+    return series.replace("_total", "_created", 1)
+
+
+def seconds_of(window: str) -> str:
+    """The length of a window in seconds, as a number of PromQL."""
+    grafana = {"$__range": "$__range_s", "$__interval": "$__interval_ms / 1000"}
+    return grafana.get(window) or str(int(window[:-1]) * SECONDS[window[-1]])
 
 
 def total(expression: str, *labels: str) -> str:
@@ -84,5 +102,5 @@ def quantile(fraction: float, buckets: str, window: str) -> str:
 
 
 def share(part: str, whole: str) -> str:
-    """One sum as a share of another; nothing where the whole is nothing."""
+    """One sum as a share of another; empty where the whole is 0."""
     return f"{part} / ({whole} > 0)"

@@ -1,58 +1,62 @@
 """Alerts on the watched Kafka: clients and brokers that break the rules.
 
-They use the level of each finding. Lower levels than a violation are shown on dashboards and fire no alert,
-except for many misrouted clients at once.
+The level of each finding counts. Levels below a violation are shown on dashboards and fire no alert, except
+for many misrouted clients at once.
 """
 
 from __future__ import annotations
 
-from dashboards.alert import Alert, Severity, Watches
-from dashboards.links import CLIENTS, RULE, SECTION_OF_LABEL, Places
-from dashboards.promql import grown, level, none_of, one_of, role, select, total, verdict
-from dashboards.recordings import OFFENCES, SOFTWARE, VIOLATIONS
-from dashboards.thresholds import (
+from dashboards.alert import (
     KEEP_FIRING,
     KNOWN_FOR,
     MISROUTED_STORM,
     NEW_FOR,
     UNIDENTIFIED_FOR,
     UNIDENTIFIED_TIMES,
+    VALIDATED_WITHIN,
+    Alert,
+    Severity,
+    Watches,
 )
+from dashboards.links import CLIENTS, PIPELINE, RULE, SECTION_OF_LABEL, Addresses
+from dashboards.promql import grown, level, none_of, one_of, role, select, total, verdict
+from dashboards.recordings import OFFENCES, SOFTWARE, VIOLATIONS
 from expectations.rules.base.rule import Level, Role, Verdict
 from streaming.metrics import definitions as metrics
-from streaming.metrics.label_values import UNKNOWN
+from streaming.metrics.labels import UNKNOWN
 
 CLIENT_VIOLATION = "KafkaClientProtocolViolation"
 INSTANCE_ID_SHARED = "kip1313/instance-id-shared"
 MEMBER_ID_SHARED = "kip1082/member-id-shared"
 MISROUTED = "kip1242/misrouted"
 SHARED = (INSTANCE_ID_SHARED, MEMBER_ID_SHARED)
-"""Rules that have alerts of their own: data is at risk, not the next upgrade."""
+"""Rules with alerts of their own, because data is at risk and not only the next upgrade."""
 
 BY_RULE = ("job", "rule")
 BY_SOFTWARE = (*BY_RULE, "client_software_name")
 IDENTIFIED = none_of("client_software_name", [UNKNOWN])
 UNIDENTIFIED = one_of("client_software_name", [UNKNOWN])
-"""Of connections that sent no ApiVersions with a name: old clients, scanners, strays."""
+"""Connections that sent no ApiVersions with a name: old clients, scanners, strays."""
 WHERE = (
     f"{{{{ with query (printf `{VIOLATIONS}{{job=%q, rule=%q}}` $labels.job $labels.rule) "
     "| sortByLabel `listener` }} Listeners: "
     "{{ range $place, $each := . }}{{ if $place }}, {{ end }}{{ $each.Labels.listener }}{{ end }}.{{ end }}"
 )
-"""The listeners at which the rule was broken meanwhile, by whichever client; nothing if none is known."""
+"""The listeners at which any client broke the rule meanwhile; empty if none is known."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
-def alerts(places: Places) -> list[Alert]:
+def alerts(addresses: Addresses) -> list[Alert]:
     """Return the alerts on clients and brokers."""
     return [
-        _client_violation(places),
-        _unidentified_violation(places),
-        _broker_violation(places),
-        _new_software(places),
-        _instance_id_shared(places),
-        _member_id_shared(places),
-        _misrouted(places),
+        _client_violation(addresses),
+        _unidentified_violation(addresses),
+        _broker_violation(addresses),
+        _new_software(addresses),
+        _instance_id_shared(addresses),
+        _member_id_shared(addresses),
+        _misrouted(addresses),
+        _policy_not_met(addresses),
     ]
 
 
@@ -60,7 +64,7 @@ def _offences(*matchers: str) -> str:
     return select(OFFENCES, level(Level.VIOLATION), *matchers)
 
 
-def _client_violation(places: Places) -> Alert:
+def _client_violation(addresses: Addresses) -> Alert:
     offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), IDENTIFIED)
     return Alert(
         CLIENT_VIOLATION,
@@ -72,14 +76,14 @@ def _client_violation(places: Places) -> Alert:
             "{{ $labels.client_software_name }} broke {{ $labels.rule }}; offences in 5 minutes: about "
             f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
         ),
-        runbook=places.section(SECTION_OF_LABEL),
-        dashboard=places.dashboard(RULE, *BY_SOFTWARE),
+        runbook=addresses.section(SECTION_OF_LABEL),
+        dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
         keep=KEEP_FIRING,
     )
 
 
-def _unidentified_violation(places: Places) -> Alert:
-    """One packet of a scanner is an offence; an old client that never says its name goes on to offend."""
+def _unidentified_violation(addresses: Addresses) -> Alert:
+    """Fire for repeated offences: one packet of a scanner is an offence, too."""
     offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), UNIDENTIFIED)
     times = f"count_over_time(({total(offences, *BY_SOFTWARE)} > 0)[{UNIDENTIFIED_FOR}:5m])"
     return Alert(
@@ -93,14 +97,14 @@ def _unidentified_violation(places: Places) -> Alert:
             f"5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their addresses "
             "and the bytes."
         ),
-        runbook=places.section(SECTION_OF_LABEL),
-        dashboard=places.dashboard(RULE, *BY_SOFTWARE),
+        runbook=addresses.section(SECTION_OF_LABEL),
+        dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
         keep=KEEP_FIRING,
         labels={"identified": "false"},
     )
 
 
-def _broker_violation(places: Places) -> Alert:
+def _broker_violation(addresses: Addresses) -> Alert:
     return Alert(
         "KafkaBrokerProtocolViolation",
         Watches.KAFKA,
@@ -111,13 +115,13 @@ def _broker_violation(places: Places) -> Alert:
             f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}.{WHERE} The topic "
             "kipwatch.findings names the broker, the connections and the bytes."
         ),
-        runbook=places.section(SECTION_OF_LABEL),
-        dashboard=places.dashboard(RULE, *BY_RULE),
+        runbook=addresses.section(SECTION_OF_LABEL),
+        dashboard=addresses.dashboard(RULE, *BY_RULE),
         keep=KEEP_FIRING,
     )
 
 
-def _new_software(places: Places) -> Alert:
+def _new_software(addresses: Addresses) -> Alert:
     offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", *SOFTWARE)
     known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
     return Alert(
@@ -131,15 +135,15 @@ def _new_software(places: Places) -> Alert:
             f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}. It is a new release or a new "
             "client."
         ),
-        runbook=places.section("kafkaclientsoftwarenewlyviolating"),
-        dashboard=places.dashboard(CLIENTS, "job", "client_software_name"),
+        runbook=addresses.section("kafkaclientsoftwarenewlyviolating"),
+        dashboard=addresses.dashboard(CLIENTS, "job", "client_software_name"),
         keep=KEEP_FIRING,
     )
 
 
-def _instance_id_shared(places: Places) -> Alert:
+def _instance_id_shared(addresses: Addresses) -> Alert:
     return _shared(
-        places,
+        addresses,
         "KafkaClientInstanceIdShared",
         Severity.WARNING,
         INSTANCE_ID_SHARED,
@@ -148,9 +152,9 @@ def _instance_id_shared(places: Places) -> Alert:
     )
 
 
-def _member_id_shared(places: Places) -> Alert:
+def _member_id_shared(addresses: Addresses) -> Alert:
     return _shared(
-        places,
+        addresses,
         "KafkaMemberIdShared",
         Severity.CRITICAL,
         MEMBER_ID_SHARED,
@@ -162,7 +166,7 @@ def _member_id_shared(places: Places) -> Alert:
 
 
 def _shared(
-    places: Places, name: str, severity: Severity, rule: str, *, summary: str, consequence: str
+    addresses: Addresses, name: str, severity: Severity, rule: str, *, summary: str, consequence: str
 ) -> Alert:
     offences = _offences(one_of("rule", [rule]))
     return Alert(
@@ -175,13 +179,13 @@ def _shared(
             "{{ $labels.client_software_name }} presented an ID that another connection uses; offences in 5 "
             f"minutes: about {ABOUT}.{WHERE} {consequence}"
         ),
-        runbook=places.section(SECTION_OF_LABEL),
-        dashboard=places.dashboard(RULE, *BY_SOFTWARE),
+        runbook=addresses.section(SECTION_OF_LABEL),
+        dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
         keep=KEEP_FIRING,
     )
 
 
-def _misrouted(places: Places) -> Alert:
+def _misrouted(addresses: Addresses) -> Alert:
     checks = select(metrics.RULE_CHECKS, one_of("rule", [MISROUTED]), verdict(Verdict.VIOLATES))
     misrouted = grown(checks, "5m")
     return Alert(
@@ -194,7 +198,27 @@ def _misrouted(places: Places) -> Alert:
             f"Brokers told about {ABOUT} connections in 5 minutes that they came to the wrong broker or "
             f"cluster: addresses changed hands, or a load balancer or DNS mixes them up.{WHERE}"
         ),
-        runbook=places.section("kafkaclientsmisrouted"),
-        dashboard=places.dashboard(RULE, *BY_RULE),
+        runbook=addresses.section("kafkaclientsmisrouted"),
+        dashboard=addresses.dashboard(RULE, *BY_RULE),
+        keep=KEEP_FIRING,
+    )
+
+
+def _policy_not_met(addresses: Addresses) -> Alert:
+    success = f"min_over_time({metrics.EXPECTATION_SUCCESS.name}[{VALIDATED_WITHIN}])"
+    info = f"max by (job, suite, expectation, says) ({metrics.POLICY_INFO.name})"
+    return Alert(
+        "KafkaPolicyNotMet",
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"(min by (job, suite, expectation) ({success}) == 0) "
+        f"+ on (job, suite, expectation) group_left (says) (0 * {info})",
+        summary="A policy of your own is not kept.",
+        description=(
+            "A sample within the last hour did not meet {{ $labels.expectation }} of the policy "
+            "{{ $labels.suite }}: {{ $labels.says }}"
+        ),
+        runbook=addresses.section("kafkapolicynotmet"),
+        dashboard=addresses.dashboard(PIPELINE, "job"),
         keep=KEEP_FIRING,
     )

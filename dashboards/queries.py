@@ -1,20 +1,32 @@
-"""What the dashboards ask Prometheus, but for offences.
+"""The queries of the dashboards, except those on the fleet (`fleet_queries`).
 
-`$job`, `$rule` and `$software` are the dashboards' variables, `$__range` and `$__rate_interval` Grafana's.
-What may be nothing on a healthy system is written so that it is 0 as long as kipwatch is scraped, and nothing
-when it is not: a zero must never stand for "blind".
+`$job`, `$rule` and `$software` are the dashboards' variables, `$__range` and `$__rate_interval` Grafana's. A
+query that may be empty on a healthy system is 0 while kipwatch is scraped, and empty only while it is not: a
+zero must never stand for "blind".
+
+A series of findings begins with its first offence. It keeps its value until the application starts anew, or
+until its software has lost its label values for an hour.
 """
 
 from __future__ import annotations
 
-from dashboards.presence_alerts import WATCHDOG
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dashboards.alert import STALLED_AFTER, Severity, Watches
+from dashboards.links import with_subject
+from dashboards.monitor_alerts import WATCHDOG
 from dashboards.promql import (
     BRIDGED,
     DECIDED,
+    findings,
     grown,
+    level,
     none_of,
     one_of,
     quantile,
+    role,
+    seconds_of,
     select,
     share,
     stepped,
@@ -22,10 +34,12 @@ from dashboards.promql import (
     verdict,
 )
 from dashboards.recordings import COULD_BE_BETTER, LOST, RULE_STATE, UNDECODABLE, slow_share
-from expectations.rules.base.rule import Verdict
+from dashboards.recordings import OFFENCES as OFFENCES_OF_5_MINUTES
+from expectations.judging.outcome import SUPPRESSED
+from expectations.rules.base.rule import Level, Role, Verdict
 from streaming.metrics import definitions as metrics
 from streaming.metrics.definitions import Metric
-from streaming.metrics.label_values import UNKNOWN
+from streaming.metrics.labels import UNKNOWN
 
 JOB = 'job=~"$job"'
 RULE = 'rule=~"$rule"'
@@ -36,10 +50,15 @@ RANGE, RATE = "$__range", "$__rate_interval"
 BY_SOFTWARE = metrics.SOFTWARE
 INTERVAL = "$__interval"
 MILLISECONDS = 1000
-"""Grafana counts its dates in them."""
+"""Milliseconds in a second. Grafana's dates are in milliseconds."""
 STEP = "1m"
-"""How exactly the time of an offence within the range is told, and the narrowest bar of a graph."""
+"""The resolution of an offence's time within the range, and the narrowest bar of a graph."""
 NO_WATCHDOG = none_of("alertname", [WATCHDOG])
+BY_OFFENCE = ("rule", "level", *BY_SOFTWARE)
+RANKS = {str(Level.VIOLATION): 4, str(Level.IMPROVEMENT): 3, str(Level.INFORMATION): 2, SUPPRESSED: 1}
+"""A number for each level of a finding, by which tables sort. Names would sort in another order."""
+LOOK_BACK, COARSE_STEP = "7d", "5m"
+"""How far before the range to look for an offence, and the resolution of its time there."""
 
 
 def growth(metric: Metric, *matchers: str) -> str:
@@ -58,7 +77,7 @@ def gauge(metric: Metric, of: str = JOB) -> str:
 
 
 def or_zero(expression: str) -> str:
-    """0 where there is nothing though the application is scraped."""
+    """0 in place of an empty result while the application is scraped."""
     return f"{expression} or 0 * {total(select(metrics.RULE_CHECKS, JOB))}"
 
 
@@ -72,38 +91,95 @@ def checks_by_rule(*verdicts: Verdict) -> str:
     return f"round({total(checks(verdict(*verdicts)), 'rule')})"
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What figures are made of.
+
+    `delivers` is empty while it does not; `silent_since` then is when it last did, in milliseconds.
+    """
+
+    delivers: str
+    silent_since: str
+
+
+_BATCH = select(metrics.LAST_BATCH_TIMESTAMP, JOB)
+_LATEST_BATCH = f"max(max_over_time({_BATCH}[{LOOK_BACK}]) > 0)"
+_JUDGES = f"(max({_BATCH}) > time() - {STALLED_AFTER})"
+JUDGING = Source(_JUDGES, f"{MILLISECONDS} * {_LATEST_BATCH} unless on () {_JUDGES}")
+"""The query, which delivers while it finishes batches: a query that stalls is scraped as well as ever."""
+_CAPTURED = select(metrics.CAPTURE_PACKETS, JOB)
+_SCRAPED = f"max_over_time(timestamp({_CAPTURED})[1d:{STEP}])"
+CAPTURING = Source(f"count({_CAPTURED})", f"{MILLISECONDS} * max({_SCRAPED}) unless on () count({_CAPTURED})")
+"""The feeders, which deliver while one of them is scraped."""
+SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
+
 CHECKS = f"round({total(checks())})"
 RULES = f"count({total(select(metrics.RULE_CHECKS, JOB, RULE), 'rule')})"
 RULES_EXERCISED = or_zero(f"count({checks_by_rule(*DECIDED)} > 0)")
 UNDECIDED_SHARE = share(total(checks(verdict(Verdict.UNDECIDED))), total(checks()))
+UNDECIDED_BY_REASON = f"round({total(growth(metrics.UNDECIDED_CHECKS, RULE), 'rule', 'reason')}) > 0"
 STATE_BY_RULE = f"max by (rule) ({select(RULE_STATE, JOB, RULE)})"
 _WORST_BY_RULE = f"max by (rule) (max_over_time({select(RULE_STATE, JOB, RULE)}[{RANGE}] @ end()))"
-STATE_OF_OFFENDED = f"{STATE_BY_RULE} and on (rule) {_WORST_BY_RULE} >= {COULD_BE_BETTER}"
+MOST_BARS = 24
+"""How many rules a timeline shows. The names of more would be printed over one another."""
+STATE_OF_OFFENDED = f"{STATE_BY_RULE} and on (rule) topk({MOST_BARS}, {_WORST_BY_RULE} >= {COULD_BE_BETTER})"
 STATE_OF_OTHERS = f"{STATE_BY_RULE} and on (rule) {_WORST_BY_RULE} < {COULD_BE_BETTER}"
 CHECK_RATE_BY_VERDICT = total(f"rate({select(metrics.RULE_CHECKS, JOB, RULE)}[{RATE}])", "verdict")
 
 
-def firing(*matchers: str) -> str:
-    """Alerts that fire, of the chosen jobs and those that concern no single job."""
-    return select("ALERTS", 'alertstate="firing"', 'watches=~"kafka|kipwatch"', 'job=~"$job|"', *matchers)
+SEVERITIES = {3: Severity.CRITICAL, 2: Severity.WARNING, 1: Severity.INFO}
+"""A number for each severity of an alert, by which tables sort."""
+ALERT_LABELS = ("alertname", "severity", "rule", "client_software_name", "instance")
+FEW = 3
+"""How many alerts are marked at a moment, and offenders named in a figure. A storm has dozens of them, and
+nobody could read the graph below their marks."""
+
+
+def firing(watched: Sequence[Watches], *matchers: str) -> str:
+    """Firing alerts on what is watched, of the chosen jobs and without a job."""
+    watches = one_of("watches", watched)
+    return select("ALERTS", 'alertstate="firing"', watches, 'job=~"$job|"', NO_WATCHDOG, *matchers)
+
+
+def alerts_begin(watched: Sequence[Watches]) -> str:
+    """Alerts at the step at which they begin to fire, a few at most."""
+    fires = firing(watched)
+    begun = f"{fires} unless last_over_time({fires}[{BRIDGED}] offset {STEP})"
+    return f"topk({FEW}, max by ({', '.join(ALERT_LABELS)}) ({begun}))"
+
+
+def alerts_end(watched: Sequence[Watches]) -> str:
+    """Alerts at the first step at which they do not fire any more, a few at most."""
+    fires = firing(watched)
+    return f"topk({FEW}, max by ({', '.join(ALERT_LABELS)}) ({fires} offset {STEP} unless {fires}))"
 
 
 def restarts(counter: Metric) -> str:
-    """Where a counter began anew in the minute before."""
+    """Where a counter began again in the minute before."""
     counted = select(counter, JOB)
     return f"max by (job, instance) ({counted} < last_over_time({counted}[{BRIDGED}] offset {STEP}))"
 
 
 RANGES_CHANGED = f"{total(stepped(select(metrics.RANGES_CHANGES, JOB), STEP), 'listener')} > 0"
-FIRING = f"max by (alertname, severity, rule, client_software_name, instance) ({firing(NO_WATCHDOG)})"
-FIRING_COUNT = or_zero(f"count({FIRING})")
+_SINCE = select("ALERTS_FOR_STATE", 'job=~"$job|"')
+_FIRING = firing(list(Watches))
+FIRING = with_subject(f"count by ({', '.join(ALERT_LABELS)}) ({_FIRING})")
+FIRING_SEVERITY = with_subject(
+    " or ".join(
+        f"{rank} * group by ({', '.join(ALERT_LABELS)}) ({firing(list(Watches), one_of('severity', [name]))})"
+        for rank, name in SEVERITIES.items()
+    )
+)
+FIRING_SINCE = with_subject(
+    f"{MILLISECONDS} * min by ({', '.join(ALERT_LABELS)}) ({_SINCE} and ignoring (alertstate) {_FIRING})"
+)
 
 OPEN_BY_SOFTWARE = total(select(metrics.CONNECTIONS, JOB, SOFTWARE), *BY_SOFTWARE)
 OPEN_BY_LISTENER = total(select(metrics.CONNECTIONS, JOB, SOFTWARE), "listener")
 
 
 def most_open(*matchers: str) -> str:
-    """The most connections that were open at once within the range, by all labels that they have."""
+    """The highest number of open connections within the range, by all labels."""
     return f"max_over_time({select(metrics.CONNECTIONS, JOB, *matchers)}[{RANGE}])"
 
 
@@ -113,8 +189,7 @@ NAMELESS_SHARE = or_zero(
 )
 
 
-SECONDS_SINCE_BATCH = f"time() - max({select(metrics.LAST_BATCH_TIMESTAMP, JOB)} > 0)"
-LAG = gauge(metrics.TOPIC_LAG)
+LAG = total(f"{select(metrics.TOPIC_LAG, JOB)} >= 0")
 STATE_BYTES = gauge(metrics.STATE_BYTES)
 OPEN_CONNECTIONS = gauge(metrics.OPEN_CONNECTIONS)
 WAITING_BYTES = gauge(metrics.FEED_WAITING_BYTES, FEEDER)
@@ -126,28 +201,122 @@ LOST_SHARE = f"max({select(LOST, JOB)})"
 LOST_BY_FEEDER = f"max by (instance) ({select(LOST, FEEDER)})"
 SLOW_SHARE = or_zero(slow_share(JOB, window=RANGE))
 BUILDS = f"max by (job, version, kafka) ({select(metrics.BUILD_INFO, JOB)})"
+WINDOWS_BY = rate(metrics.WINDOWS, "by")
+AUTOMATON_CLEARS = f"round({total(growth(metrics.AUTOMATON_CLEARS))})"
 FRAMES_BY_KIND = rate(metrics.FRAMES, "kind")
 FRAMES_BY_API = f"topk(10, {rate(metrics.FRAMES, 'api')})"
 BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate", of=FEEDER)
 BYTES_BY_PORT = rate(metrics.CAPTURE_PORT_BYTES, "port", "fate", of=FEEDER)
 PACKETS_BY_FATE = rate(metrics.CAPTURE_PACKETS, "fate", of=FEEDER)
 OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE, INSTANCE))})"
+EVICTED_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_EVICTED, INSTANCE), 'state')})"
+CONTRADICTIONS = f"round({total(growth(metrics.CAPTURE_CONTRADICTIONS, INSTANCE), 'kind')})"
 TLS_CONNECTIONS_BY_OUTCOME = f"round({total(growth(metrics.TLS_CONNECTIONS, INSTANCE), 'outcome')})"
 ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')}) > 0"
 FINDINGS_REFUSED = f"round({total(growth(metrics.FINDINGS_REFUSED))})"
 _SUCCESS = select(metrics.EXPECTATION_SUCCESS, JOB)
 EXPECTATIONS_NOT_MET = f"count({_SUCCESS} == 0) or 0 * count({_SUCCESS})"
-SUCCESS_BY_EXPECTATION = f"min by (suite, expectation) ({_SUCCESS})"
+_POLICIES = f"on (job, suite, expectation) group_left (says) {select(metrics.POLICY_INFO, JOB)}"
+SUCCESS_BY_EXPECTATION = (
+    f"min by (suite, expectation, says) ({_SUCCESS} * {_POLICIES}) "
+    f"or on (suite, expectation) min by (suite, expectation) ({_SUCCESS})"
+)
 VALIDATIONS_BY_OUTCOME = f"round({total(growth(metrics.VALIDATIONS), 'outcome')}) > 0"
 VALIDATION_SHARE = share(
     total(growth(metrics.VALIDATION_SECONDS)),
-    total(grown(select(f"{metrics.BATCH_DURATION.name}_sum", JOB), RANGE)),
+    total(f"increase({select(f'{metrics.BATCH_DURATION.name}_sum', JOB)}[{RANGE}])"),
 )
 QUARANTINED_BY_FATE = f"round({total(growth(metrics.QUARANTINED), 'fate')}) > 0"
 RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate", of=FEEDER)
 SHED_BYTES = rate(metrics.FEED_SHED_BYTES, of=FEEDER)
 
 
-def quantile_of(fraction: float, metric: Metric) -> str:
-    """A quantile of a histogram at each step."""
-    return quantile(fraction, select(f"{metric.name}_bucket", JOB), RATE)
+def percentiles(metric: Metric) -> dict[str, str]:
+    """The median and the 99th percentile of a histogram at each step, by name."""
+    buckets = select(f"{metric.name}_bucket", JOB)
+    return {name: quantile(fraction, buckets, RATE) for name, fraction in (("p50", 0.5), ("p99", 0.99))}
+
+
+def offences(*matchers: str) -> str:
+    """Offences over the dashboard's range, by all labels of findings."""
+    return grown(findings(JOB, RULE, SOFTWARE, *matchers), RANGE)
+
+
+def offences_by(*by: str) -> str:
+    """Offences over the range, summed by some labels, without zeros."""
+    return f"round({total(offences(), *by)}) > 0"
+
+
+def violated(*by: str) -> str:
+    """Offences against what a KIP demands, within the five minutes before."""
+    recorded = select(OFFENCES_OF_5_MINUTES, JOB, RULE, SOFTWARE, level(Level.VIOLATION))
+    return f"{total(recorded, *by)} > 0"
+
+
+def client_offences(of: Level, *by: str) -> str:
+    """Offences of clients at a level over the range, summed by some labels."""
+    return f"round({total(offences(role(Role.CLIENT), level(of)), *by)}) > 0"
+
+
+def offending_clients(of: Level) -> str:
+    """How many versions of client software offended at a level, over the range."""
+    return or_zero(f"count({client_offences(of, *BY_SOFTWARE)})")
+
+
+def offences_in_steps(*by: str) -> str:
+    """Offences within each step of a graph, summed by some labels, without zeros."""
+    return f"{total(stepped(findings(JOB, RULE, SOFTWARE), INTERVAL), *by)} > 0"
+
+
+def gravest_level(*by: str) -> str:
+    """The gravest level of the offences over the range, as a number, by some labels."""
+    counts = {number: total(offences(one_of("level", [name])), *by) for name, number in RANKS.items()}
+    return " or ".join(f"{number} * (round({counted}) > 0) ^ 0" for number, counted in counts.items())
+
+
+def _moments(step: str, *matchers: str) -> str:
+    """The time of the evaluation, for each series of findings that grew in the step before."""
+    found = findings(JOB, RULE, SOFTWARE, *matchers)
+    return f"timestamp({stepped(found, step)} > 0)"
+
+
+def _last_offence(*matchers: str) -> str:
+    """The time of the last offence: to the minute within the range, else as far back as LOOK_BACK."""
+    in_range = f"max(max_over_time({_moments(STEP, *matchers)}[{RANGE}:{STEP}]))"
+    before = f"max(max_over_time({_moments(COARSE_STEP, *matchers)}[{LOOK_BACK}:{COARSE_STEP}]))"
+    return f"({in_range} or {before})"
+
+
+def _first_offence(*by: str) -> str:
+    """The time of the first offence, in milliseconds and to the minute; 0 if it was before the range."""
+    found, labels = findings(JOB, RULE, SOFTWARE), f"by ({', '.join(by)}) " if by else ""
+    before = f"0 * max {labels}(last_over_time({found}[{LOOK_BACK}:{COARSE_STEP}] offset {RANGE}))"
+    in_range = f"min {labels}(min_over_time({_moments(STEP)}[{RANGE}:{STEP}]))"
+    return f"({before} or {MILLISECONDS} * {in_range})"
+
+
+def first_seen_by(*by: str) -> str:
+    """The time of the first offence as in FIRST_SEEN, of all that offended in the range."""
+    return f"{_first_offence(*by)} and {offences_by(*by)}"
+
+
+def last_seen_by(*by: str) -> str:
+    """The time of the last offence within the range, in milliseconds and to the minute."""
+    last = f"max by ({', '.join(by)}) (max_over_time({_moments(STEP)}[{RANGE}:{STEP}]))"
+    return f"{MILLISECONDS} * {last} and {offences_by(*by)}"
+
+
+RULES_VIOLATED_NOW = or_zero(f"count({violated('rule')})")
+VIOLATED_NOW = f"topk({FEW}, round({violated('rule', *BY_SOFTWARE)}))"
+VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")
+OFFENCES = or_zero(f"round({total(offences())})")
+OFFENDING_SOFTWARE = or_zero(f"count({total(offences(), *BY_SOFTWARE)} > 0)")
+SEEN_SOFTWARE = or_zero(
+    f"count({total(most_open(SOFTWARE), *BY_SOFTWARE)} or {total(offences(), *BY_SOFTWARE)} > 0)"
+)
+"""How many versions of client software were connected or offended, over the range."""
+NONE_KNOWN = int(seconds_of(LOOK_BACK))
+"""Seconds since the last violation if there was none as far back as is looked."""
+SINCE_VIOLATION = f"time() - {_last_offence(level(Level.VIOLATION))} or vector({NONE_KNOWN})"
+FIRST_SEEN = _first_offence()
+LAST_SEEN = f"{MILLISECONDS} * {_last_offence()}"

@@ -1,35 +1,49 @@
-"""The recording rules: what alerts and dashboards share, computed once.
+"""The recording rules: expressions that alerts and dashboards share, computed once.
 
-Their names are `level:metric:operation`, where the level names the labels that tell the series apart beside
-`job`, which is kept so that several installations may share one Prometheus.
+Their names are `level:metric:operation`. The level names the labels of the series beside `job`, which is kept
+so that several installations may share one Prometheus.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from dashboards.promql import DECIDED, findings, grown, level, one_of, select, share, total, verdict
-from dashboards.thresholds import BURN_RATES, DELAY_SECONDS
+from dashboards.alert import BURN_RATES, DELAY_SECONDS
+from dashboards.promql import (
+    DECIDED,
+    findings,
+    grown,
+    level,
+    none_of,
+    one_of,
+    seconds_of,
+    select,
+    share,
+    total,
+    verdict,
+)
+from decoders.wire.ledger import SkipReason
 from expectations.rules.base.rule import Level, Verdict
+from streaming.judging.tally import REMOVED_VERSION
 from streaming.metrics import definitions as metrics
 
 SOFTWARE = metrics.SOFTWARE
 OFFENCES = "rule_software:kipwatch_findings:increase5m"
 """Offences of five minutes by rule, level, role and client software.
 
-By the level of each judgement: checks know only the rule, and one offence may be more severe than another. A
-Prometheus that scrapes an application for the first time counts all offences so far once.
+The level is that of each judgement, since one offence may be more severe than another; checks know only the
+rule.
 """
 RULE_STATE = "rule:kipwatch_rule_checks:state5m"
-"""The most severe state of each rule in five minutes: one of the states below."""
+"""The most severe state of each rule in five minutes, one of those below."""
 VIOLATIONS = "rule_listener:kipwatch_rule_checks:violations5m"
 """Offences of any level in five minutes by rule and listener, where there were any."""
 EXERCISED = "rule:kipwatch_rule_checks:exercised1h"
 """1 where a rule was decided within an hour, else 0."""
 UNDECODABLE = "job:kipwatch_undecodable_frames:share15m"
-"""The share of frames that could not be decoded."""
+"""The share of frames that could not be decoded, apart from those of versions that a release has removed."""
 LOST = "instance:kipwatch_capture_bytes_lost:share5m"
-"""The share of bytes that passed a feeder and were not captured, or captured and not published."""
+"""The share of bytes that a feeder did not capture, or captured and did not publish."""
 
 NOT_EXERCISED, ONLY_UNDECIDED, CONFORMS, COULD_BE_BETTER, VIOLATES = range(5)
 
@@ -49,7 +63,10 @@ def groups() -> list[dict[str, Any]]:
         UNDECODABLE: _undecodable(),
         LOST: _lost(),
     }
-    windows = sorted({window for short, long, _ in BURN_RATES for window in (short, long)}, key=_minutes)
+    windows = sorted(
+        {window for short, long, _ in BURN_RATES for window in (short, long)},
+        key=lambda window: int(seconds_of(window)),
+    )
     delays = {slow(window): slow_share(window=window, by=("job",)) for window in windows}
     return [_group("kipwatch-states", states), _group("kipwatch-delay", delays)]
 
@@ -63,7 +80,7 @@ def _offences() -> str:
 
 
 def _state() -> str:
-    """Undecided checks weigh less than decided ones: a join in mid-stream makes some every time."""
+    """Undecided checks weigh less than decided ones, since each connection joined midway causes some."""
     violations = f"{total(select(OFFENCES, level(Level.VIOLATION)), 'job', 'rule')} > bool 0"
     happened = (
         f"{VIOLATES} * ({violations})",
@@ -91,15 +108,20 @@ def _violations() -> str:
 
 
 def _undecodable() -> str:
+    undecodable = select(metrics.UNDECODABLE_FRAMES, none_of("reason", [REMOVED_VERSION]))
     return share(
-        total(f"rate({metrics.UNDECODABLE_FRAMES.name}[15m])", "job"),
+        total(f"rate({undecodable}[15m])", "job"),
         total(f"rate({metrics.FRAMES.name}[15m])", "job"),
     )
 
 
+_MISSED = ["lost", f"skipped-{SkipReason.GIVEN_UP}"]
+"""Fates of bytes of Kafka that could have been judged."""
+
+
 def _lost() -> str:
     feeder = ("job", "instance")
-    not_captured = total(f"rate({select(metrics.CAPTURE_BYTES, one_of('fate', ['lost']))}[5m])", *feeder)
+    not_captured = total(f"rate({select(metrics.CAPTURE_BYTES, one_of('fate', _MISSED))}[5m])", *feeder)
     not_published = total(f"rate({metrics.FEED_SHED_BYTES.name}[5m])", *feeder)
     passed = total(f"rate({metrics.CAPTURE_BYTES.name}[5m])", *feeder)
     return share(f"({not_captured} + {not_published})", passed)
@@ -112,7 +134,3 @@ def slow_share(*matchers: str, window: str, by: tuple[str, ...] = ()) -> str:
     fast = select(f"{name}_bucket", *matchers, one_of("le", [str(float(DELAY_SECONDS))]))
     judged = select(f"{name}_count", *matchers)
     return f"1 - {share(total(f'rate({fast}[{window}])', *by), total(f'rate({judged}[{window}])', *by))}"
-
-
-def _minutes(window: str) -> int:
-    return int(window[:-1]) * {"m": 1, "h": 60, "d": 1440}[window[-1]]

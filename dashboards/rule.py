@@ -1,29 +1,27 @@
-"""The Rule dashboard: one rule across the fleet, or all of them: who breaks it, since when, how often."""
+"""The Rule dashboard: one rule across the fleet: who breaks it, since when, how often."""
 
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
-from grafana_foundation_sdk.models.common import BigValueColorMode
 
-from dashboards import links, offence_queries, panels, queries, states, tables, variables
-from dashboards.layout import dashboard as laid_out
-from dashboards.links import Places
+from dashboards import layout, links, panels, queries, tables
+from dashboards.links import Addresses
 from dashboards.panels import AMBER, GREEN
 from dashboards.tables import CLIENT, FIRST, LAST, LEVEL, RULE, VERSION
 from expectations.rules.base.rule import Verdict
 
 TIMELINE_HEIGHT = 5
-"""One bar, the axis and the legend."""
+"""Room for one bar, the axis and the legend."""
 NONE_FOUND = "no offence in the range; the checks show whether there could have been one"
 
 
-def dashboard(places: Places) -> builder.Dashboard:
-    """Return the dashboard that alerts link to."""
-    return laid_out(
+def dashboard(addresses: Addresses) -> builder.Dashboard:
+    """Build the dashboard, to which alerts link."""
+    return layout.laid_out(
         links.RULE,
         "Kafka protocol: rule",
-        "One rule across the fleet: choose it above. The last table names its page in the runbook.",
-        [variables.one_rule(), variables.software()],
+        "One rule across the fleet: choose it above. The last table says where its page is.",
+        [layout.choose_rule(), layout.choose_software()],
         {
             "How bad, since when?": [
                 _offences(),
@@ -34,7 +32,7 @@ def dashboard(places: Places) -> builder.Dashboard:
                 _state(),
             ],
             "Who, and how often?": [_by_software(), _trend(), _checks()],
-            "What to do": [_pages(places)],
+            "What to do": [_pages(addresses)],
         },
     )
 
@@ -43,43 +41,36 @@ def _offences() -> panels.Panel:
     return panels.stat_panel(
         "Offences",
         "How often the rule was broken over the range, at any level.",
-        {"offences": offence_queries.OFFENCES},
-        unit=panels.COUNT,
+        {"offences": queries.OFFENCES},
         steps=[(0, GREEN), (1, AMBER)],
         span=4,
     )
 
 
 def _levels() -> panels.Panel:
-    panel = panels.stat_panel(
+    return panels.levels_panel(
         "Offences by level",
         "The same offences by the level of each judgement: a violation is against what the KIP demands.",
-        {"{{level}}": offence_queries.offences_by("level")},
-        unit=panels.COUNT,
-        span=8,
-        empty="none",
+        queries.offences_by("level"),
+        span=6,
     )
-    for name, colour in tables.LEVELS.items():
-        panel.override_by_name(name, panels.fixed(colour))
-    return panel.color_mode(BigValueColorMode.VALUE)
 
 
 def _software() -> panels.Panel:
     return panels.stat_panel(
         "Versions of client software",
         "How many versions had connections on which it was broken over the range, by client or broker.",
-        {"versions": offence_queries.OFFENDING_SOFTWARE},
-        unit=panels.COUNT,
-        span=4,
+        {"versions": queries.OFFENDING_SOFTWARE},
+        span=6,
     )
 
 
 def _first_seen() -> panels.Panel:
     panel = panels.stat_panel(
         "First seen",
-        f"When the rule was first broken within the range, to the minute. {offence_queries.LOOK_BACK} before "
+        f"When the rule was first broken within the range, to the minute. {queries.LOOK_BACK} before "
         "the range are looked at, too.",
-        {"first seen": offence_queries.FIRST_SEEN},
+        {"first seen": queries.FIRST_SEEN},
         unit=panels.MOMENT,
         span=4,
         empty="not in the range",
@@ -91,16 +82,16 @@ def _last_seen() -> panels.Panel:
     return panels.stat_panel(
         "Last seen",
         "When the rule was last broken: to the minute if it was in the range, else to five minutes and as "
-        f"far back as {offence_queries.LOOK_BACK}.",
-        {"last seen": offence_queries.LAST_SEEN},
+        f"far back as {queries.LOOK_BACK}.",
+        {"last seen": queries.LAST_SEEN},
         unit=panels.MOMENT,
         span=4,
-        empty=f"not in {offence_queries.LOOK_BACK}",
+        empty=f"not in {queries.LOOK_BACK}",
     )
 
 
 def _state() -> panels.Panel:
-    return states.timeline(
+    return panels.rule_timeline(
         "State",
         queries.STATE_BY_RULE,
         height=TIMELINE_HEIGHT,
@@ -113,11 +104,10 @@ def _trend() -> panels.Panel:
         "Offences by client software",
         "How often the rule was broken within the time of each bar, by the software of the connection.",
         {
-            "{{client_software_name}} {{client_software_version}}": offence_queries.in_steps(
+            "{{client_software_name}} {{client_software_version}}": queries.offences_in_steps(
                 *queries.BY_SOFTWARE
             )
         },
-        unit=panels.COUNT,
         span=12,
         empty=NONE_FOUND,
     )
@@ -134,21 +124,21 @@ def _checks() -> panels.Panel:
         span=12,
         empty="kipwatch is not scraped",
     )
-    for verdict, colour in states.VERDICTS.items():
+    for verdict, colour in panels.VERDICT_COLOURS.items():
         graph.override_by_name(str(verdict), panels.fixed(colour))
     return graph
 
 
 def _by_software() -> panels.Panel:
-    by = offence_queries.BY_OFFENCE
+    by = queries.BY_OFFENCE
     return tables.table_panel(
         "Offences by client and level",
         "What was found over the range, with the level of each judgement.",
         {
-            "Level": offence_queries.rank(*by),
-            "Offences": offence_queries.offences_by(*by),
-            "First": offence_queries.first_seen_by(*by),
-            "Last": offence_queries.last_seen_by(*by),
+            "Level": queries.gravest_level(*by),
+            "Offences": queries.offences_by(*by),
+            "First": queries.first_seen_by(*by),
+            "Last": queries.last_seen_by(*by),
         },
         [CLIENT, VERSION, LEVEL, tables.count("Offences"), FIRST, LAST],
         empty=NONE_FOUND,
@@ -156,13 +146,14 @@ def _by_software() -> panels.Panel:
     )
 
 
-def _pages(places: Places) -> panels.Panel:
-    page = links.to_page() if places.is_published else ""
+def _pages(addresses: Addresses) -> panels.Panel:
+    page = links.to_page() if addresses.is_published else ""
     return tables.table_panel(
         "The rule and its page",
-        "The rule's section in the runbook: why it matters and what to do.",
-        {"Checks": places.with_page(queries.checks_by_rule(*Verdict))},
-        [RULE, tables.Column(links.PAGE, "Page", 420, leads=page), tables.count("Checks")],
+        "Where the rule's page is, which says why it matters and what to do: the command that prints it, or "
+        "the address of your own runbook if the dashboards were built for it.",
+        {"Checks": addresses.with_page(queries.checks_by_rule(*Verdict))},
+        [RULE, tables.TableColumn(links.PAGE, "Page", 420, leads=page), tables.count("Checks")],
         height=panels.STAT_HEIGHT,
         empty="kipwatch is not scraped",
     )

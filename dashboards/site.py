@@ -1,4 +1,4 @@
-"""The hook of MkDocs: pages from outside of `docs`, and links that lead there, in the site."""
+"""The hook of MkDocs: adds pages from outside of `docs` to the site, and adapts links."""
 
 from __future__ import annotations
 
@@ -43,10 +43,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def relinked(markdown: str, place: str) -> str:
-    """Return a page with its links as they are in the site; those to files that are no pages become text.
+    """Return a page whose links lead to pages of the site; links to other files become plain text.
 
-    `place` is the page's path in the site. Links of a page from outside begin where the page is in the
-    repository.
+    `place` is the page's path in the site. Links of a page from outside are relative to its source.
     """
     source = _SOURCES.get(place, f"{DOCS}/{place}")
 
@@ -62,6 +61,6 @@ def relinked(markdown: str, place: str) -> str:
 
 
 def _in_docs(target: str) -> str | None:
-    """Return the place of a file of `docs`; None for all else, folders among it."""
+    """Return the place of a file of `docs`, None for all else, such as folders."""
     is_page = target.startswith(f"{DOCS}/") and (ROOT / target).is_file()
     return target.removeprefix(f"{DOCS}/") if is_page else None

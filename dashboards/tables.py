@@ -11,25 +11,25 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from dashboards import links, panels
-from dashboards.offence_queries import RANKS
 from dashboards.panels import AMBER, BLUE, DATA_SOURCE, GREY, RED, REFERENCES
+from dashboards.queries import RANKS, SEVERITIES
 from dashboards.recordings import NOT_EXERCISED
 
 TEXT = "string"
-"""The unit of labels. With a number's unit Grafana reads a label as a number: version 2.10 becomes 2.1."""
+"""The unit of labels. With a unit of numbers Grafana would show version 2.10 as 2.1."""
 MISSING = "\u2013"
-LEVELS = dict(zip(RANKS, (RED, AMBER, BLUE, GREY), strict=True))
-"""The colours of the levels of findings."""
-
 BEFORE_RANGE = {0: ("before the range", GREY)}
-"""What stands for the time of a first offence that was earlier."""
+"""The text for the time of a first offence before the range."""
 
 Properties = list[model.DynamicConfigValue]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column: `source` is a label or the name of a query, `empty` is shown where a row has no value."""
+class TableColumn:
+    """A column. `source` is a label or the name of a query; `empty` is shown where a row has no value.
+
+    Texts that may grow share the width that others leave: no text is as long as a name may be.
+    """
 
     source: str
     header: str
@@ -37,11 +37,16 @@ class Column:
     unit: str = TEXT
     empty: str = MISSING
     leads: str = ""
+    is_hidden: bool = False
+    grows: bool = True
     states: dict[int, tuple[str, str]] | None = None
 
     def properties(self) -> Properties:
-        """What Grafana must know about the column."""
-        said = {"unit": self.unit, "noValue": self.empty, "custom.width": self.width}
+        """Return Grafana's properties of the column."""
+        width = "custom.minWidth" if self.unit == TEXT and self.grows else "custom.width"
+        said = {"unit": self.unit, "noValue": self.empty, width: self.width}
+        if self.is_hidden:
+            said["custom.hidden"] = True
         if self.leads:
             said["links"] = [{"title": f"This {self.header.lower()}", "url": self.leads}]
         if self.states:
@@ -50,35 +55,38 @@ class Column:
         return [model.DynamicConfigValue(id_val=name, value=value) for name, value in said.items()]
 
 
-CLIENT = Column("client_software_name", "Client", 150, leads=links.to_software())
-VERSION = Column("client_software_version", "Version", 80)
-RULE = Column("rule", "Rule", 290, leads=links.to_rule())
-LEVEL = Column(
-    "Level", "Level", 100, states={rank: (name, LEVELS[name]) for name, rank in RANKS.items()}, unit="none"
-)
-SENDER = Column("client_software_name", "Client", 250, leads=links.to_client())
-API = Column("api", "API", 250)
-API_VERSION = Column("version", "Version", 80)
-FATE = Column("fate", "At the release", 120)
-PROTOCOL = Column("protocol", "Protocol", 100)
-RULE_NAME = Column("rule", "Rule", 290)
-LEVEL_NAME = Column("level", "Level", 110)
-LOWEST = Column("lowest", "Lowest", 80)
-HIGHEST = Column("highest", "Highest", 80)
-VERSIONS = Column("versions", "Versions", 130)
-FEATURES = Column("features", "Features", 130)
-FIRST = Column("First", "First", 125, unit=panels.MOMENT, states=BEFORE_RANGE)
-LAST = Column("Last", "Last", 125, unit=panels.MOMENT)
+CLIENT = TableColumn("client_software_name", "Client", 140, leads=links.to_client())
+VERSION = TableColumn("client_software_version", "Version", 80)
+RULE = TableColumn("rule", "Rule", 290, leads=links.to_rule(), grows=False)
+_RANKED = {rank: (name, panels.LEVELS[name]) for name, rank in RANKS.items()}
+LEVEL = TableColumn("Level", "Level", 100, states=_RANKED, unit="none")
+API = TableColumn("api", "API", 250)
+API_VERSION = TableColumn("version", "Version", 80)
+FATE = TableColumn("fate", "At the release", 120)
+PROTOCOL = TableColumn("protocol", "Protocol", 100)
+LEVEL_NAME = TableColumn("level", "Level", 110)
+LOWEST = TableColumn("lowest", "Lowest", 80)
+HIGHEST = TableColumn("highest", "Highest", 80)
+VERSIONS = TableColumn("versions", "Versions", 130)
+FEATURES = TableColumn("features", "Features", 130)
+FIRST = TableColumn("First", "First", 140, unit=panels.MOMENT, states=BEFORE_RANGE)
+_COLOURS = dict(zip(SEVERITIES, (RED, AMBER, BLUE), strict=True))
+_SEVERE = {rank: (str(name), _COLOURS[rank]) for rank, name in SEVERITIES.items()}
+SEVERITY = TableColumn("Severity", "Severity", 80, states=_SEVERE, unit="none")
+SINCE = TableColumn("Since", "Since", 140, unit=panels.MOMENT)
+SUBJECT = TableColumn(links.SUBJECT, "Subject", 0, is_hidden=True)
+"""What the link of an alert leads to."""
+LAST = TableColumn("Last", "Last", 140, unit=panels.MOMENT)
 
 
-def count(name: str, *, width: int = 90, empty: str = "0") -> Column:
+def count(name: str, *, width: int = 90, empty: str = "0") -> TableColumn:
     """A column of counts, 0 where nothing was counted."""
-    return Column(name, name, width, unit=panels.COUNT, empty=empty)
+    return TableColumn(name, name, width, unit=panels.COUNT, empty=empty)
 
 
-def checked(name: str) -> Column:
-    """A column of decided checks, which says so where there were none in the range."""
-    return Column(
+def checked(name: str) -> TableColumn:
+    """A column of decided checks, with a text where there were none in the range."""
+    return TableColumn(
         name, name, 160, unit=panels.COUNT, states={NOT_EXERCISED: ("not in this range", GREY)}, empty="0"
     )
 
@@ -87,16 +95,16 @@ def table_panel(
     title: str,
     description: str,
     queries: dict[str, str],
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     *,
     span: int = 24,
     height: int = panels.GRAPH_HEIGHT,
     empty: str,
     sort: Sequence[str] = (),
 ) -> table.Panel:
-    """Rows joined by their labels. `queries` maps the source of a column to its query.
+    """Join the results of several queries by their labels. `queries` maps sources of columns to queries.
 
-    Labels that are no column are left out. `sort` names headers, highest values first.
+    Labels without a column are left out. `sort` names headers, highest values first.
     """
     panel = (
         table.Panel()
@@ -104,6 +112,7 @@ def table_panel(
         .description(description)
         .datasource(DATA_SOURCE)
         .unit(TEXT)
+        .thresholds(panels.thresholds([(0, GREY)]))
         .no_value(empty)
         .with_transformation(_transformation("merge", {}))
         .with_transformation(_transformation("filterFieldsByName", _kept(queries, columns)))
@@ -119,18 +128,48 @@ def table_panel(
     return panel
 
 
+def matrix_panel(
+    title: str, description: str, query: str, *, row: str, column: str, cell: str, header: str
+) -> table.Panel:
+    """Show a label of each series in the row and the column that two others of its labels name.
+
+    `header` is that of the rows' names.
+    """
+    named: dict[str, object] = {
+        "rowField": row,
+        "columnField": column,
+        "valueField": cell,
+        "emptyValue": "empty",
+    }
+    renamed: dict[str, object] = {"renameByName": {f"{row}\\{column}": header}}
+    return (
+        table.Panel()
+        .title(title)
+        .description(description)
+        .datasource(DATA_SOURCE)
+        .unit(TEXT)
+        .thresholds(panels.thresholds([(0, GREY)]))
+        .no_value("none")
+        .with_transformation(_transformation("groupingToMatrix", named))
+        .with_transformation(_transformation("organize", renamed))
+        .with_target(panels.instant(query).format(PromQueryFormat.TABLE))
+        .height(panels.GRAPH_HEIGHT)
+        .span(24)
+    )
+
+
 def _fields(queries: dict[str, str]) -> dict[str, str]:
-    # One query's value column is called "Value", several are told apart by their reference.
+    # Grafana calls the values of a single query "Value", those of several by their references.
     values = ["Value"] if len(queries) == 1 else [f"Value #{reference}" for reference in REFERENCES]
     return dict(zip(queries, values, strict=False))
 
 
-def _kept(queries: dict[str, str], columns: Sequence[Column]) -> dict[str, object]:
+def _kept(queries: dict[str, str], columns: Sequence[TableColumn]) -> dict[str, object]:
     fields = _fields(queries)
     return {"include": {"names": [fields.get(column.source, column.source) for column in columns]}}
 
 
-def _order(queries: dict[str, str], columns: Sequence[Column]) -> dict[str, object]:
+def _order(queries: dict[str, str], columns: Sequence[TableColumn]) -> dict[str, object]:
     fields = _fields(queries)
     names = [fields.get(column.source, column.source) for column in columns]
     headers = [column.header for column in columns]

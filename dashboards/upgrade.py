@@ -5,24 +5,23 @@ from __future__ import annotations
 from grafana_foundation_sdk.builders import dashboard as builder
 from grafana_foundation_sdk.models.common import BigValueTextMode
 
-from dashboards import fleet_queries, links, panels, tables, variables
-from dashboards.layout import dashboard as laid_out
+from dashboards import fleet_queries, layout, links, panels, tables
 from dashboards.panels import AMBER, GREEN, RED
-from dashboards.tables import API, API_VERSION, SENDER
-from expectations.report.upgrade import Fate
+from dashboards.tables import API, API_VERSION, CLIENT
+from expectations.report.upgrade import UpgradeFate
 
 NOT_ASKED = "`kipwatch report --upgrade-to` tells who could negotiate another version, and by client ID."
-NOBODY = "every request is kept by the release, or none was read"
+NOBODY = "no request would be refused, or none was read"
 BY_VERSION = (fleet_queries.NAME, *fleet_queries.VERSION)
 
 
 def dashboard() -> builder.Dashboard:
-    """Return the dashboard to look at before brokers are upgraded."""
-    return laid_out(
+    """Build the dashboard, to be looked at before brokers are upgraded."""
+    return layout.laid_out(
         links.UPGRADE,
         "Kafka protocol: upgrade",
         "What would break if the brokers ran the Kafka release whose schemas are loaded.",
-        [variables.requesting()],
+        [layout.choose_software()],
         {
             "Who would break?": [_removed(), _breaking(), _deprecated(), _release(), _who(), _soon()],
             "Does it get better?": [_trend(), _fates()],
@@ -36,7 +35,6 @@ def _removed() -> panels.Panel:
         "Requests that would be refused",
         f"Requests over the range at API versions that the release does not have (KIP-896). {NOT_ASKED}",
         {"requests": fleet_queries.REMOVED},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, RED)],
         span=6,
     )
@@ -47,7 +45,6 @@ def _breaking() -> panels.Panel:
         "Client software that would break",
         "How many names of client software sent such requests, unknown ones as one.",
         {"software": fleet_queries.BREAKING},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, RED)],
         span=6,
     )
@@ -58,7 +55,6 @@ def _deprecated() -> panels.Panel:
         "Requests at deprecated versions",
         "Requests over the range at API versions that the release has, and a later one will not have.",
         {"requests": fleet_queries.DEPRECATED},
-        unit=panels.COUNT,
         steps=[(0, GREEN), (1, AMBER)],
         span=6,
     )
@@ -69,7 +65,6 @@ def _release() -> panels.Panel:
         "Kafka release",
         "The release whose schemas are loaded: the setting `schemas` names another.",
         {"{{kafka}}": fleet_queries.RELEASES},
-        unit=panels.COUNT,
         span=6,
     )
     return panel.text_mode(BigValueTextMode.NAME)
@@ -79,9 +74,8 @@ def _who() -> panels.Panel:
     return tables.table_panel(
         "Who would break, and by what",
         f"Client software by the API versions that the release does not have, by traffic. {NOT_ASKED}",
-        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(Fate.REMOVED,))},
-        [SENDER, API, API_VERSION, tables.count("Requests")],
-        span=24,
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.REMOVED,))},
+        [CLIENT, API, API_VERSION, tables.count("Requests")],
         empty=NOBODY,
         sort=["Requests"],
     )
@@ -91,10 +85,9 @@ def _soon() -> panels.Panel:
     return tables.table_panel(
         "Who should move on",
         "Client software by the API versions that the release deprecates, by traffic.",
-        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(Fate.DEPRECATED,))},
-        [SENDER, API, API_VERSION, tables.count("Requests")],
-        span=24,
-        empty=NOBODY,
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.DEPRECATED,))},
+        [CLIENT, API, API_VERSION, tables.count("Requests")],
+        empty="no request is at a deprecated version, or none was read",
         sort=["Requests"],
     )
 
@@ -103,7 +96,11 @@ def _trend() -> panels.Panel:
     return panels.graph_panel(
         "Requests that would be refused, by software",
         "As owners upgrade their clients, the lines go to nothing.",
-        {"{{client_software_name}}": fleet_queries.fated_rate(fleet_queries.NAME, fates=(Fate.REMOVED,))},
+        {
+            "{{client_software_name}}": fleet_queries.fated_rate(
+                fleet_queries.NAME, fates=(UpgradeFate.REMOVED,)
+            )
+        },
         unit=panels.REQUESTS_PER_SECOND,
         span=12,
         empty=NOBODY,
@@ -114,12 +111,16 @@ def _fates() -> panels.Panel:
     graph = panels.graph_panel(
         "Requests by fate",
         "All requests by what the release does with their version: it keeps, deprecates or has removed it.",
-        {"{{fate}}": fleet_queries.fated_rate("fate", fates=tuple(Fate))},
+        {"{{fate}}": fleet_queries.fated_rate("fate", fates=tuple(UpgradeFate))},
         unit=panels.REQUESTS_PER_SECOND,
         span=12,
         empty="no request was read in the range",
     )
-    for fate, colour in ((Fate.KEPT, GREEN), (Fate.DEPRECATED, AMBER), (Fate.REMOVED, RED)):
+    for fate, colour in (
+        (UpgradeFate.KEPT, GREEN),
+        (UpgradeFate.DEPRECATED, AMBER),
+        (UpgradeFate.REMOVED, RED),
+    ):
         graph.override_by_name(str(fate), panels.fixed(colour))
     return graph
 
@@ -128,9 +129,8 @@ def _versions() -> panels.Panel:
     return tables.table_panel(
         "Requests by software and version",
         "Every API version that each client software sent over the range, and its fate in the release.",
-        {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate", fates=tuple(Fate))},
-        [SENDER, API, API_VERSION, tables.FATE, tables.count("Requests")],
-        span=24,
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate", fates=tuple(UpgradeFate))},
+        [CLIENT, API, API_VERSION, tables.FATE, tables.count("Requests")],
         empty="no request was read in the range",
         sort=["Requests"],
     )

@@ -1,11 +1,14 @@
-"""How functions are compiled to machine code, and where that code is cached."""
+"""Compiles functions to machine code with numba, and caches that code by all sources it depends on."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import os
+import pwd
 import re
+import stat
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +23,8 @@ columnar reader 30 times slower. numba has no public option for it."""
 _ROOT: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(r"^from (\S+) import", re.MULTILINE)
 
+_ONE_WRITER: Final = 0o755
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -28,10 +33,11 @@ def compiled(signature: Any) -> Callable[[_Function], _Function]:
 
     Machine code is cached in `kipwatch/numba/` of the user's cache directory, or of NUMBA_CACHE_DIR, in a
     folder named by a digest of all sources that the function may depend on: those that its file imports from
-    its package and this one, and what those import. numba itself compares only the file of the function, and
-    names a folder by that file's path. Executors of a cluster unpack our packages to a new path at each
+    its package and this one, and their imports in turn. numba itself compares only the file of the function,
+    and names a folder by that file's path. Executors of a cluster unpack our packages to a new path at each
     start, so they would compile anew each time. If the folder cannot be written to, each process compiles
-    anew, which takes seconds.
+    anew, which takes seconds. Who can write there can run code in our processes, so a folder that others may
+    write to is not used, but the one in the home of this user.
     """
 
     def compile_function(function: _Function) -> _Function:
@@ -44,12 +50,12 @@ def compiled(signature: Any) -> Callable[[_Function], _Function]:
 
 
 def inlined(function: _Function) -> _Function:
-    """Compile a function into its callers: for what every frame needs."""
+    """Compile a function into its callers: for steps that every frame needs."""
     return numba.njit(function, forceinline=True, **_OPTIONS)  # type: ignore[no-any-return]
 
 
 def outlined(function: _Function) -> _Function:
-    """Compile a function that compiled functions call: for what is rare or large."""
+    """Compile a function that compiled functions call: for steps that are rare or large."""
     return numba.njit(function, **_OPTIONS)  # type: ignore[no-any-return]
 
 
@@ -79,12 +85,38 @@ def _cache_directory(file: Path) -> Path | None:
     try:
         for source in sources_of(file):
             digest.update(source.read_bytes())
-        base = numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        directory = Path(base) / "kipwatch" / "numba" / digest.hexdigest()[:16]
-        directory.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
+        base = Path(numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        name = digest.hexdigest()[:16]
+        try:
+            folder = _made(base, name)
+        except PermissionError as error:
+            warnings.warn(f"no compiled code is kept in {base}: {error}", RuntimeWarning, stacklevel=1)
+            folder = _made(Path(pwd.getpwuid(os.geteuid()).pw_dir, ".cache"), name)
+    except (OSError, RuntimeError, KeyError):
         return None
-    return directory if os.access(directory, os.W_OK) else None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def _made(base: Path, name: str) -> Path:
+    """Make the folder of this name. Raises PermissionError if others may write to it, or replace it."""
+    base.mkdir(parents=True, exist_ok=True)
+    # In a sticky folder, as /tmp, nobody replaces what is another's.
+    _refuse_shared(base, base.stat(), keeps_owners=bool(base.stat().st_mode & stat.S_ISVTX))
+    folder = base
+    for part in ("kipwatch", "numba", name):
+        folder /= part
+        folder.mkdir(mode=_ONE_WRITER, exist_ok=True)
+        _refuse_shared(folder, folder.lstat())
+    return folder
+
+
+def _refuse_shared(folder: Path, found: os.stat_result, *, keeps_owners: bool = False) -> None:
+    if found.st_uid not in {0, os.geteuid()}:
+        raise PermissionError(f"{folder} belongs to another user")
+    of_another_group = found.st_gid not in {0, os.getegid()}
+    is_shared = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and of_another_group)
+    if is_shared and not keeps_owners:
+        raise PermissionError(f"others may write to {folder}")
 
 
 class CacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]

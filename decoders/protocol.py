@@ -1,4 +1,4 @@
-"""Kafka's API keys, error codes and member epochs that code refers to by name."""
+"""Kafka's API keys, error codes and member epochs, as far as code refers to them by name."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 STREAMS_GROUP_HEARTBEAT: Final = 88
 
+OPENING_APIS: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""The APIs with which a connection may begin, whatever the listener demands. Any other is a use of it."""
 HEARTBEAT_APIS: Final = {
     CONSUMER_GROUP_HEARTBEAT: "ConsumerGroupHeartbeat",
     SHARE_GROUP_HEARTBEAT: "ShareGroupHeartbeat",
@@ -39,3 +41,5 @@ REBOOTSTRAP_REQUIRED: Final = 129
 # Member epochs of a heartbeat (KIP-848). A positive epoch is that of a member of the group.
 JOINING: Final = 0
 LEAVING: Final = -1
+STATIC_LEAVING: Final = -2
+"""The epoch of a static member that leaves for a while."""

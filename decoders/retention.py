@@ -1,12 +1,10 @@
-"""Retention periods: how long silent connections, their identities and the frames topic are kept.
+"""Retention periods of silent connections, their identities and the frames topic, which depend on each other.
 
-They are in one place because they depend on each other:
-
-- The feeder, the query's state and the identities that connections share keep a silent connection equally
-  long, KEPT_FOR: whichever forgot it first would take its next frame for a new connection's. A broker closes
-  idle connections much earlier, after 10 minutes (`connections.max.idle.ms`).
-- A connection that goes on claims its identities again every REPUBLISH_AFTER. KEPT_FOR must be much longer,
-  or identities of live connections would be forgotten and judged anew.
+- The feeder, the query's state and the shared identities keep a silent connection equally long, KEPT_FOR:
+  whichever forgot it first would take its next frame for that of a new connection. A broker closes idle
+  connections much earlier, after 10 minutes (`connections.max.idle.ms`).
+- A live connection claims its identities again every REPUBLISH_AFTER. KEPT_FOR must be much longer, or
+  identities of live connections would be forgotten and judged anew.
 - The frames topic keeps its records for KEPT_FOR by default, so a query that was down for less loses nothing.
 """
 

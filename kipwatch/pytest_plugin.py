@@ -5,7 +5,8 @@
         return kipwatch_record(broker.bootstrap)
 
 The session fails if the recorded traffic violates a rule, and names the test in which each finding was made.
-kipwatch runs as a process of its own, so nothing of it is imported beside the code that is tested.
+With `provoke="older-broker"`, or another provocation, brokers seem to misbehave meanwhile. kipwatch runs as a
+process of its own, so nothing of it is imported beside the code that is tested.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _HOLDS = "import os, sys; print(os.environ['KIPWATCH_BOOTSTRAP'], flush=True); s
 """What runs behind the relays in place of a client: it tells their addresses and waits for its end."""
 Begun = list[tuple[int, str]]
 """When tests began, in nanoseconds since the epoch, and their IDs, in this order."""
+Record = Callable[..., str]
+"""Takes brokers and, as `provoke`, a provocation."""
 _BEGUN = pytest.StashKey[Begun]()
 _VERDICTS = pytest.StashKey[list[str]]()
 
@@ -65,21 +68,24 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture(scope="session")
-def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Callable[[str], str]]:
+def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Record]:
     """Return a function that takes brokers, as `HOST:PORT,…`, and returns the relays to connect to instead.
 
-    When the session ends, the traffic is checked, and the session fails if `kipwatch record` does.
+    It takes the name of one provocation, too: a session is one run. When the session ends, the traffic is
+    checked, and the session fails if `kipwatch record` does.
     """
-    recordings: dict[str, Recording] = {}
+    recordings: dict[tuple[str, str], Recording] = {}
     # Each worker of pytest-xdist has recordings of its own.
     worker = getattr(pytestconfig, "workerinput", {}).get("workerid", "")
 
-    def record(bootstrap: str) -> str:
-        if bootstrap not in recordings:
+    def record(bootstrap: str, provoke: str = "") -> str:
+        if provoke == "all" or "," in provoke:
+            pytest.fail("kipwatch_record: name one provocation: a session is one run", pytrace=False)
+        if (bootstrap, provoke) not in recordings:
             folder = pytestconfig.getoption("kipwatch_folder") / f"{worker}-{len(recordings) + 1}".lstrip("-")
             flags = shlex.split(pytestconfig.getoption("kipwatch_flags"))
-            recordings[bootstrap] = Recording(bootstrap, folder, flags)
-        return recordings[bootstrap].relays
+            recordings[bootstrap, provoke] = Recording(bootstrap, folder, flags, provoke)
+        return recordings[bootstrap, provoke].relays
 
     yield record
     failures = []
@@ -94,12 +100,13 @@ def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Callable[[str], str
 class Recording:
     """One `kipwatch record`, running. `relays` is the bootstrap address of its relays."""
 
-    def __init__(self, bootstrap: str, folder: Path, flags: list[str]) -> None:
+    def __init__(self, bootstrap: str, folder: Path, flags: list[str], provoke: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        flags = [*flags, *(["--provoke", provoke] if provoke else ["--evidence", str(folder / "evidence")])]
         self._bootstrap, self._folder, self._errors = bootstrap, folder, folder / "errors.txt"
         command = [sys.executable, "-m", "kipwatch", "record", "--bootstrap", bootstrap, "--json"]
         command += ["--save", str(folder / "traffic.pcap"), "--junit", str(folder / "check.xml")]
-        command += ["--evidence", str(folder / "evidence"), *flags, "--", sys.executable, "-c", _HOLDS]
+        command += [*flags, "--", sys.executable, "-c", _HOLDS]
         with self._errors.open("wb") as errors:
             # A session of its own: Ctrl-C ends the tests, and then the recording is checked.
             self._process = subprocess.Popen(
@@ -117,10 +124,15 @@ class Recording:
         status = self._process.returncode
         lines = printed.decode().splitlines()
         summary: dict[str, Any] = json.loads(lines[-1]) if lines else {"findings": [], "frames": 0}
-        findings = summary["findings"]
+        [provoked] = summary.get("duties") or [{}]
+        findings = provoked.get("findings", summary.get("findings", []))
         found = "1 finding" if len(findings) == 1 else f"{len(findings)} findings"
-        verdict = f"{summary['frames']} frames to {self._bootstrap}, {found} in {self._folder}"
+        frames = f"{summary['requests']} requests" if provoked else f"{summary['frames']} frames"
+        verdict = f"{frames} to {self._bootstrap}, {found} in {self._folder}"
+        if provoked:
+            verdict += f"; {provoked['duty']}: {' '.join(filter(None, (provoked['state'], provoked['why'])))}"
         shown = [_line(finding, begun) for finding in findings] if status else []
+        shown += [_line(finding, begun) for finding in summary.get("suppressed", [])]
         complaints = self._complaints()
         return "\n".join([verdict, *shown, *([complaints] if complaints else [])]), status != 0
 
@@ -131,4 +143,6 @@ class Recording:
 def _line(finding: dict[str, Any], begun: Begun) -> str:
     place = bisect.bisect(begun, (finding["captured_at"], "")) - 1
     test = begun[place][1] if place >= 0 else "before the first test"
-    return f"{finding['level']} {finding['rule']}: {finding['message']} ({test})"
+    reason = finding.get("suppressed")
+    level = f"suppressed ({reason})" if reason else finding["level"]
+    return f"{level} {finding['rule']}: {finding['message']} ({test})"

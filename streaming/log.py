@@ -1,7 +1,7 @@
-"""The log: stdlib logging as JSON lines on standard output, for feeder, query, Kafka clients and the JVM.
+"""The log of feeder, query, Kafka clients and the JVM: stdlib logging as JSON lines on standard output.
 
-A line has `time`, `level` and `event`. Its first key is the component, whose value is the event once more, as
-in `{"feeder": "ready", …}`; a line of a library has its `logger` instead.
+A line has `time`, `level` and `event`. The first key of a line of kipwatch's own is the component, whose
+value repeats the event, as in `{"feeder": "ready", …}`. A line of a library has its `logger` instead.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIELDS: Final = "kipwatch_fields"
 
 
 class EventLog:
-    """The log of one component. Each event has a name of a few words with hyphens, and fields."""
+    """The log of one component. An event has a name, a few words with hyphens, and fields."""
 
     def __init__(self, component: str) -> None:
         self.logger = logging.getLogger(_OURS + component)
@@ -48,33 +48,33 @@ KAFKA_LOG: Final = EventLog("kafka")
 
 
 def configure_log(level: Level = "info") -> None:
-    """Write what is logged from now on as JSON lines, from a level on."""
+    """Write records of `level` and above as JSON lines."""
     handler = _StandardOutput()
     handler.setFormatter(_JsonLines())
     handler.addFilter(_is_not_of_py4j)
-    # At debug libraries stay at info: numba would log every instruction that it compiles.
+    # At debug, libraries stay at info: numba would log every instruction that it compiles.
     logging.basicConfig(level="INFO" if level == "debug" else level.upper(), handlers=[handler], force=True)
     logging.getLogger(_OURS.rstrip(".")).setLevel(level.upper())
     logging.captureWarnings(True)
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Leave out what py4j logs, by the root logger too: each call to a JVM that is gone.
+    """Drop records of py4j, some of which come through the root logger.
 
-    The query has an event of its own for a JVM that is gone.
+    It logs each call to a JVM that is gone, for which the query has an event of its own.
     """
     return "py4j" not in (*PurePath(record.pathname).parts, record.name.partition(".")[0])
 
 
 class _StandardOutput(logging.StreamHandler[TextIO]):
-    """Writes to what is standard output at that moment. A log that nobody can read stops nothing."""
+    """Writes to the present `sys.stdout`. A line that cannot be written is dropped and stops nothing."""
 
     def emit(self, record: logging.LogRecord) -> None:
         self.stream = sys.stdout
         super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (named so in the base class)
-        """Ignore that a line cannot be written."""
+        """Ignore the error."""
 
 
 class _JsonLines(logging.Formatter):

@@ -1,4 +1,4 @@
-"""The error that a user can correct: printed in one line, never as a traceback."""
+"""Errors that a user can correct: printed in one line, never as a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class UserError(Exception):
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str, *, cutoff: float = 0.6) -> str:
-    """Ask whether the known word that is nearest was meant, whatever its case; else say `otherwise`."""
+    """Suggest the known word nearest to `word`, ignoring case. Return `otherwise` if none is near."""
     by_lower = {each.lower(): each for each in known}
     nearest = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return f"did you mean {by_lower[nearest[0]]}?" if nearest else otherwise

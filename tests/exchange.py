@@ -11,18 +11,19 @@ from decoders.codec.response import write_response
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import Said, windows_of
-from expectations.conversation.window import Window
+from expectations.conversation.observation import Window
+from expectations.conversation.progress import ApiVersion
 from expectations.identity.claim import Claim
-from expectations.identity.server_claim import answered_claim, kafka_claim
+from expectations.identity.server_claim import answered_claim, is_remembered, kafka_claim
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
-from expectations.rules.base.rule import Rule, Verdict
+from expectations.report.coverage import coverage_of
+from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
+from tests.expectations.conversation.scalar_windows import Said, in_file, windows_of
 
 SECOND = 1_000_000_000
 ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
@@ -157,7 +158,7 @@ class Exchange:
 
     def windows(self, size: int = 10_000, said: Said | None = None) -> list[Window]:
         """Observe and fold the records in windows of a size; `said` is remembered from one to the next."""
-        placed = [(record, Evidence.in_file("exchange", record)) for record in self.records]
+        placed = [(record, in_file("exchange", record)) for record in self.records]
         return [
             window
             for start in range(0, len(placed), size)
@@ -188,16 +189,19 @@ class Exchange:
 
     def verdicts(self, rule: str) -> tuple[int, int, int]:
         """How often a rule said: conforms, violates, undecided."""
-        checks = self.judge().checks
-        conforms, violates, undecided = (checks.get((rule, str(verdict)), 0) for verdict in Verdict)
-        return conforms, violates, undecided
+        (row,) = coverage_of(self.judge().checks, [each for each in RULES if each.id == rule])
+        return row.conforms, row.violates, row.undecided
 
 
 def claims_of(outcome: Outcome, window: Window) -> list[Claim]:
     """All that a window tells of identities."""
+    first: dict[ApiVersion, int] = {}
+    for seen in window.observations:
+        if seen.is_matched and is_remembered(seen.api_key, seen.api_version):
+            first.setdefault((seen.api_key, seen.api_version), seen.first_captured_at)
     answered = [
         answered_claim(window.connection.cluster, window.connection.server, *version, at)
-        for version, at in outcome.answered.items()
+        for version, at in first.items()
     ]
     return outcome.claims + answered + [kafka_claim(window.connection)] * bool(answered)
 

@@ -1,4 +1,4 @@
-"""Why bytes cannot be decoded, what is odd in bytes that can, and why a value cannot be encoded."""
+"""Reasons: bytes that cannot be decoded, oddities of bytes that can, values that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Reason(enum.StrEnum):
-    """Why a frame cannot be decoded: the readers of Kafka 4.4.0 refuse all of these."""
+    """The reason why a frame cannot be decoded. The readers of Kafka 4.4.0 refuse all of these."""
 
     TRUNCATED = "truncated"
     """The frame ends before the field does, or a length exceeds what is left of it."""
@@ -18,10 +18,12 @@ class Reason(enum.StrEnum):
     """A tagged field that the schema knows, but not at this version."""
     INVALID_VARINT = "invalid-varint"
     """An unsigned varint of more than five bytes."""
+    NEGATIVE_VERSION = "negative-version"
+    """An API version below 0, which no release has or will have."""
 
 
 class Oddity(enum.StrEnum):
-    """What Kafka's readers accept although its writers never write it."""
+    """A deviation that Kafka's readers accept and its writers never make."""
 
     TRAILING_BYTES = "trailing-bytes"
     """Bytes are left after the body."""
@@ -34,12 +36,12 @@ class Oddity(enum.StrEnum):
     NEGATIVE_LENGTH = "negative-length"
     """A length below -1, which is read as null."""
     INVALID_UTF8 = "invalid-utf8"
-    """A string that is not UTF-8; every bad sequence is read as U+FFFD."""
+    """A string that is not UTF-8; each invalid sequence is read as U+FFFD."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something odd at a field (`path`, "" for the frame) and a byte offset in the frame."""
+    """An oddity, with the field (`path`, "" for the frame) and the byte offset in the frame."""
 
     oddity: Oddity
     path: str

@@ -1,7 +1,7 @@
 """Compiles a message at a version to the list of instructions that reader and writer run.
 
-Everything that depends on the version is decided here, once: which fields exist, which may be null, which
-lengths are compact, which fields are tagged. An interpreter only walks through the list.
+Everything that depends on the version is decided once, here: which fields exist, which may be null, which
+lengths are compact, which fields are tagged. Reader and writer only walk through the list.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, Final
 from decoders.schema.model import Field, Message, Struct
 
 UNKNOWN_TAGS = "_taggedFields"
-"""The key of a dict under which are tagged fields that the schema does not know, as a list of
-`{"tag": 7, "data": "<base64>"}`. No field of a schema can have this name."""
+"""The key of the tagged fields that the schema does not know: a list of `{"tag": 7, "data": "<base64>"}`. No
+field of a schema can have this name."""
 
 
 class FieldKind(enum.IntEnum):
-    """What an instruction reads or writes."""
+    """The kind of value that an instruction reads or writes."""
 
     BOOL = 0
     INT8 = 1

@@ -1,4 +1,4 @@
-"""The scalar reader: bytes → dict. Simple code that defines what is right; the columnar reader follows it.
+"""The scalar reader: bytes → dict. This simple code defines what is right; the columnar reader follows it.
 
 The dict is what Kafka's own `*JsonConverter` classes print: lowerCamel names, a UUID as 22 characters of
 unpadded base64url, bytes as padded base64, without the fields that the version lacks and without tagged
@@ -16,6 +16,7 @@ import re
 import struct
 from binascii import b2a_base64
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
@@ -33,12 +34,54 @@ _INT16: Final = NUMBERS[FieldKind.INT16]
 _INT32: Final = NUMBERS[FieldKind.INT32]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One attempt to read a frame as a header and a body.
+
+    `header` holds the header fields that were read, all of them if `has_header`. `body` is None unless it was
+    read whole. `failure` says why reading ended early; the end of a cut frame is not a failure. `is_exact`
+    says that header and body end at the last byte of the frame.
+    """
+
+    header: dict[str, Any]
+    has_header: bool
+    body: dict[str, Any] | None
+    remarks: tuple[Remark, ...]
+    spans: Spans
+    failure: DecodeFailure | None
+    is_exact: bool
+
+
+def read_frame(
+    frame: bytes, header: Program, body: Program | None, cut: bool, spans: Collection[str]
+) -> Reading:
+    """Read a frame without its length prefix; if `body` is None, only the header.
+
+    `cut` says that the frame's tail is missing. Raises nothing, whatever the bytes.
+    """
+    reader = Reader(frame, spans=spans)
+    fields: dict[str, Any] = {}
+    content: dict[str, Any] | None = None
+    has_header, failure = False, None
+    try:
+        reader.fill(header, fields)
+        has_header = True
+        content = reader.fill(body, {}) if body else None
+    except DecodeFailure as found:
+        failure = None if cut and found.reason is Reason.TRUNCATED else found
+    is_exact = content is not None and reader.is_exhausted
+    if content is not None and not is_exact and not cut:
+        reader.remark(Oddity.TRAILING_BYTES, "", reader.position)
+    return Reading(fields, has_header, content, reader.remarks, reader.spans, failure, is_exact)
+
+
 class Reader:
     """Reads structs from a frame, one after the other.
 
     `position` is the offset of the next byte, `remarks` are the oddities so far, each once for a path.
-    `spans` are collected for the given paths, which must name fields that are not structs; an array has one
-    span for each element. A span excludes the length before a string, bytes or records; null has none.
+    `spans` are collected for the given paths, which must name fields that are not structs, or the unknown
+    tags of a struct; an array has one span for each element. A span excludes the length before a string,
+    bytes or records; null has none.
     """
 
     __slots__ = ("_remarks", "data", "position", "read", "spans")
@@ -120,6 +163,8 @@ class Reader:
         if size < 0:
             raise DecodeFailure(Reason.INVALID_LENGTH, path, start)
         data = _base64(self.take(size, path, start))
+        if path in self.spans:
+            self.spans[path].append((self.position - size, self.position))
         values.setdefault(UNKNOWN_TAGS, []).append({"tag": tag, "data": data})
 
     def _known_tag(self, instruction: Instruction, size: int, values: dict[str, Any]) -> None:

@@ -1,20 +1,23 @@
-"""A whole request frame: header and body, read and written.
+"""A whole request frame: header and body, read and written, and whether it expects a response.
 
 The header version follows from the API and version (`schema/header_versions.py`). A version that only the
-KIP-1313 overlay has is believed only if the frame proves it (`codec/header_layout.py`). If it does not,
+KIP-1313 overlay has is believed only if the frame proves it (`codec/request_header.py`). If it does not,
 `known` is False, as for a version that no schema has.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
-from decoders.codec.header_layout import (
+from decoders.codec.program import Program, compile_message
+from decoders.codec.reader import Reader, Reading, Spans, read_frame
+from decoders.codec.request_header import (
     DRAFT_HEADER,
     INSTANCE_ID,
     draft_instance_id,
@@ -22,12 +25,10 @@ from decoders.codec.header_layout import (
     layout_of,
     read_proven,
 )
-from decoders.codec.program import compile_message
-from decoders.codec.reader import Spans
-from decoders.codec.reading import Reading, read_frame
 from decoders.codec.writer import write
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, PRODUCE
 from decoders.schema.header_versions import Layout
+from decoders.schema.model import Message
 from decoders.schema.registry import Api, Schemas
 
 UNREADABLE: Final = -1
@@ -39,15 +40,16 @@ ZERO_INSTANCE_ID: Final = bytes(16)
 _INT16: Final = struct.Struct(">h")
 _LEAD: Final = struct.Struct(">hhi")
 """The beginning of every request header: API key, API version, correlation ID."""
+_API_AND_VERSION: Final = struct.Struct(">hh")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a request frame says.
+    """The content of a request frame.
 
     `known` is False if the schemas do not have its API or version, or the frame does not prove it. Then only
-    the API, version and correlation ID are set, and for ApiVersions, whose header can be read at any version,
-    the header. `header_version` is None unless the whole header was read; only if it is a number does a
+    the API, version and correlation ID are set, and the header if the API `shows_header` at that version.
+    `header_version` is None unless the whole header was read; only if it is a number does a
     `client_id` of None mean null. `client_instance_id` is None if the header has none, and 16 zero bytes if
     it is zero; `layout` says where the header has it, and is None for a header that cannot have it.
     `draft_instance_id` are 16 bytes in tagged field 0 of header 2. `body` is None unless it was read whole.
@@ -87,7 +89,7 @@ def read_request(
     if api is None:
         return unknown
     if version not in api.versions:
-        return _header_only(schemas, api, frame, unknown) if key == API_VERSIONS else unknown
+        return _header_only(schemas, api, frame, unknown) if api.shows_header(version) else unknown
     if api.is_overlay(version):
         proven = read_proven(schemas, api, version, frame, cut=cut, spans=spans)
         return _request(unknown, *proven, known=True) if proven else unknown
@@ -168,3 +170,48 @@ def _request(unknown: Request, layout: Layout | None, reading: Reading, *, known
         known=known,
         spans=reading.spans,
     )
+
+
+def expects_response(schemas: Schemas, frame: bytes) -> bool | None:
+    """Return whether a request frame, whole or cut, expects a response: all do, except a Produce with acks 0.
+
+    None if that is unknown: the frame has no API key, or is a Produce that cannot be read up to its acks. A
+    Produce is read no further than that, unless only the KIP-1313 overlay has its version: that frame is read
+    whole, to prove its layout.
+    """
+    if len(frame) < _API_AND_VERSION.size:
+        return None
+    key, version = _API_AND_VERSION.unpack_from(frame)
+    if key != PRODUCE:
+        return True
+    api = schemas.api(key)
+    if api is None or version not in api.versions:
+        return None
+    header = _proven_header(schemas, frame) if api.is_overlay(version) else schemas.request_header
+    acks = _acks(header, api, version, frame) if header else None
+    return None if acks is None else acks != 0
+
+
+def _proven_header(schemas: Schemas, frame: bytes) -> Message | None:
+    readings = (read_request(schemas, frame, cut=cut) for cut in (False, True))
+    layout = next((reading.layout for reading in readings if reading.known), None)
+    return schemas.request_headers[layout] if layout else None
+
+
+def _acks(header: Message, api: Api, version: int, frame: bytes) -> int | None:
+    reader = Reader(frame)
+    try:
+        reader.fill(compile_message(header, api.request_header_version(version)), {})
+        acks: int | None = reader.fill(_up_to_acks(api, version), {}).get("acks")
+    except DecodeFailure:
+        return None
+    return acks
+
+
+@functools.cache
+def _up_to_acks(api: Api, version: int) -> Program:
+    program = compile_message(api.request, version)
+    names = [instruction.name for instruction in program.fields]
+    # A draft's schemas may lack the field.
+    leading = program.fields[: names.index("acks") + 1] if "acks" in names else ()
+    return replace(program, fields=leading, flexible=False)

@@ -2,7 +2,7 @@
 
 A response does not state its API and version: they are those of the request it was paired with. If only
 the KIP-1313 overlay has that version, the response is known only if it decodes under the overlay to its last
-byte, for the reason that `codec/header_layout.py` states.
+byte, for the reason that `codec/request_header.py` states.
 
 A broker that does not support the version of an ApiVersions request responds with error 35 in the layout of
 version 0 (KIP-511). `body_version` says which layout a response has.
@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
 from decoders.codec.program import compile_message
-from decoders.codec.reader import Spans
-from decoders.codec.reading import Reading, read_frame
+from decoders.codec.reader import Reading, Spans, read_frame
 from decoders.codec.writer import write
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from decoders.schema.registry import Api, Schemas
@@ -29,7 +28,7 @@ _ERROR_CODE: Final = struct.Struct(">h")
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a response frame says, given the API and version of its request.
+    """The content of a response frame, given the API and version of its request.
 
     `known` is False if the schemas do not have that API or version, or the frame does not prove it. Then only
     the correlation ID is set. `body_version` is the version whose layout the body has: that of the request,

@@ -1,4 +1,4 @@
-"""The record: a frame with when and where it was seen, and what of a frame may be kept.
+"""Records: frames with the time and place of their capture, without the bytes that may not be kept.
 
-`columnar` does the same for whole batches, and holds the blocks in which records travel.
+`columnar` does the same for whole batches, and has the blocks in which records travel.
 """

@@ -1,58 +1,89 @@
 """Removes record payloads and secrets from a frame before it is stored or judged.
 
-The feeder does so before it publishes and `check` before it judges, so both judge the same bytes. Three
-things happen to a frame:
+The feeder does so before it publishes and `check` before it judges, so both judge the same bytes. A frame is
 
-- *cut*: it ends before the first byte of the first record payload, or after 256 KiB. Its record keeps
-  the true length, and nothing after the cut can be judged.
-- *blanked*: the content of a field is overwritten with zero bytes. The frame still decodes, and only that
-  field has changed.
-- *distrusted*: if a guarded field cannot be located, nothing after that place is kept. A frame of a guarded
-  API that cannot be decoded is blanked from the failure on, so that it still fails in the same way and at the
-  same place. If no schema has its API or version, nobody has classified its fields, and only the beginning
-  that all headers share is kept; likewise of a response that is not matched to a request. ApiVersions is the
-  exception: its requests can be read at any version (KIP-511), and so can the responses to them.
+- *cut* before the first byte of the first record payload, if nothing is wrong with it, and after 256 KiB. Its
+  record keeps the true length, and READ_WHOLE says that nothing is wrong behind the cut. If anything is, the
+  payloads are blanked instead, so that it is found.
+- *blanked*: the content of a guarded field is overwritten with zero bytes. The frame still decodes, and only
+  that field has changed.
+- *distrusted* where a guarded field cannot be located. Of a frame of a guarded API that cannot be decoded
+  header and structure are kept: the lengths, counts and tags up to the failure. So it still fails in the same
+  way and at the same place, and what a damaged length or a wrong API key would show as another field is
+  blanked with all contents. If no schema has its API, only the key and the version that prove it are kept:
+  the rest may be a password. If none has its version, its fields are not classified, and only the beginning
+  that all headers share is kept, of a version that earlier releases had, or that is negative, the whole
+  header; likewise of a response that is not matched to a request. ApiVersions is the exception: its requests
+  can be read at any version (KIP-511), and so can the responses to them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from decoders.codec.failure import DecodeFailure, Oddity
-from decoders.codec.other_header import read_with_other_header
+from decoders.codec.program import compile_message
+from decoders.codec.reader import Reader
 from decoders.codec.request import Request, read_request
+from decoders.codec.request_header import other_header, read_with_other_header
 from decoders.codec.response import Response, read_response
-from decoders.frame.privacy import NO_GUARD, Guard, guards_of
-from decoders.frame.record import Kind, Pairing, Record
+from decoders.frame.privacy import NO_GUARD, FieldGuard, guards_of
+from decoders.frame.record import Flag, Kind, Pairing, Record
 from decoders.protocol import API_VERSIONS
 from decoders.schema.model import VersionRange
 from decoders.schema.registry import Api, Schemas
 
 MAX_KEPT = 256 * 1024
 """The most bytes of a frame that are kept."""
+_API_LEAD = 4
+"""API key and API version."""
 _REQUEST_LEAD = 8
-"""API key, API version and correlation ID."""
+"""These and the correlation ID."""
 _RESPONSE_LEAD = 4
 """The correlation ID."""
 _LONGEST_LENGTH = 5
 """The most bytes of a length: an unsigned varint of 32 bits."""
+_UNREADABLE = tuple(map(bytes.fromhex, ("", "7fffffff", "ffffffffff", "ffffffff0f", "ffffffff07", "ffff01")))
+"""Lengths that many fields cannot have: null, too long, negative, without an end."""
 
 _ANY_VERSION = VersionRange(-(1 << 15), (1 << 15) - 1)
 
-_Read = Callable[[bytes], Request | Response]
+
+class _Read(Protocol):
+    """Reads a whole frame and notes the spans of fields, by default the guarded ones."""
+
+    def __call__(self, frame: bytes, spans: tuple[str, ...] = ...) -> Request | Response: ...
 
 
 def cut(schemas: Schemas, record: Record) -> Record:
     """Return the record with only those bytes of its frame that may be kept."""
     kept = _kept(schemas, record)[:MAX_KEPT]
-    return record if kept is record.frame else dataclasses.replace(record, frame=kept)
+    if kept is record.frame:
+        return record
+    flags = record.flags
+    if len(kept) < len(record.frame) and not record.is_cut and _is_right(schemas, record):
+        flags |= Flag.READ_WHOLE
+    return dataclasses.replace(record, frame=kept, flags=flags)
+
+
+def _is_right(schemas: Schemas, record: Record) -> bool:
+    """Whether nothing is wrong with a frame that was captured whole."""
+    found: Request | Response
+    if record.kind is Kind.REQUEST:
+        found = read_request(schemas, record.frame)
+    elif record.pairing is Pairing.MATCHED:
+        found = read_response(schemas, record.frame, record.paired_api_key, record.paired_api_version)
+    else:
+        return False
+    return found.known and found.failure is None and not found.remarks
 
 
 def blank(schemas: Schemas, record: Record) -> Record:
-    """Return the record with the bytes that `cut` removes blanked, so that its frame keeps its length.
+    """Return the record with the bytes blanked that `cut` removes, so that its frame keeps its length.
 
-    If the last byte of a frame must prove its version, only such a frame can be cut again with equal results.
+    A frame whose last byte must prove its version can be cut again with equal results only in this form.
     """
     kept = _kept(schemas, record, _blanking)
     return record if kept is record.frame else dataclasses.replace(record, frame=kept)
@@ -63,15 +94,15 @@ def classified_versions(api: Api) -> VersionRange:
     return _ANY_VERSION if api.key == API_VERSIONS else api.versions
 
 
-def _blanking(guard: Guard) -> Guard:
-    return Guard(blanked=guard.cut + guard.blanked)
+def _blanking(guard: FieldGuard) -> FieldGuard:
+    return guard._replace(cut=(), blanked=guard.cut + guard.blanked)
 
 
-def _as_it_is(guard: Guard) -> Guard:
+def _unchanged(guard: FieldGuard) -> FieldGuard:
     return guard
 
 
-def _kept(schemas: Schemas, record: Record, change: Callable[[Guard], Guard] = _as_it_is) -> bytes:
+def _kept(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard] = _unchanged) -> bytes:
     match record.kind:
         case Kind.REQUEST:
             return _kept_of_request(schemas, record, change)
@@ -82,17 +113,18 @@ def _kept(schemas: Schemas, record: Record, change: Callable[[Guard], Guard] = _
     return record.frame
 
 
-def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
+def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard]) -> bytes:
     frame = record.frame
     api = schemas.api(int.from_bytes(frame[:2], signed=True))
-    if api is None or int.from_bytes(frame[2:4], signed=True) not in classified_versions(api):
-        return frame[:_REQUEST_LEAD]
+    version = int.from_bytes(frame[2:4], signed=True)
+    if api is None or version not in classified_versions(api):
+        return frame[: _header_end(schemas, api, version, frame)]
     guard = change(guards_of(schemas).requests.get(api.key, NO_GUARD))
     spans = guard.cut + guard.blanked
     if not spans:
         return frame
 
-    def read(frame: bytes) -> Request:
+    def read(frame: bytes, spans: tuple[str, ...] = spans) -> Request:
         return read_request(schemas, frame, spans=spans)
 
     found = read(frame)
@@ -101,16 +133,34 @@ def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[Guard],
         kept = _kept_with_other_header(schemas, api, frame, found, spans)
         if kept is not None:
             return kept
-    return _guarded(guard, read, frame, found, _REQUEST_LEAD)
+
+    def proven(frame: bytes) -> int | None:
+        return other_header(schemas, api, found.api_version, frame)
+
+    return _guarded(guard, read, frame, found, _REQUEST_LEAD, proven)
+
+
+def _header_end(schemas: Schemas, api: Api | None, version: int, frame: bytes) -> int:
+    """Return how many bytes of a request that no schema has are its header, as far as that can be read."""
+    if api is None:
+        return _API_LEAD
+    if not (api.shows_header(version) or version < 0):
+        return _REQUEST_LEAD
+    reader = Reader(frame)
+    try:
+        reader.fill(compile_message(schemas.request_header, api.request_header_version(version)), {})
+    except DecodeFailure:
+        return _REQUEST_LEAD
+    return reader.position
 
 
 def _kept_with_other_header(
     schemas: Schemas, api: Api, frame: bytes, found: Request, spans: tuple[str, ...]
 ) -> bytes | None:
-    """Blank a request that decodes only with another header than assigned, where that header says.
+    """Blank a request that decodes only with another header than the assigned one, by that header.
 
-    So the frame still proves that it has the wrong header. Returns None if no other header fits, or if the
-    blanked frame does not read as it did.
+    The blanked frame still proves that it has the wrong header. Returns None if no other header fits, or if
+    the blanked frame does not read as before.
     """
     other = read_with_other_header(schemas, api, found.api_version, frame, spans)
     if other is None:
@@ -127,7 +177,7 @@ def _kept_with_other_header(
     return kept if again is not None and again[0] == other[0] and is_same else None
 
 
-def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[Guard], Guard]) -> bytes:
+def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard]) -> bytes:
     frame, api = record.frame, _paired_api(schemas, record)
     if api is None or record.paired_api_version not in classified_versions(api):
         return frame[:_RESPONSE_LEAD]
@@ -136,45 +186,69 @@ def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[Guard]
     if not spans:
         return frame
 
-    def read(frame: bytes) -> Response:
+    def read(frame: bytes, spans: tuple[str, ...] = spans) -> Response:
         return read_response(schemas, frame, key, version, spans=spans)
 
-    return _guarded(guard, read, frame, read(frame), _RESPONSE_LEAD)
+    return _guarded(guard, read, frame, read(frame), _RESPONSE_LEAD, lambda _: None)
 
 
 def _paired_api(schemas: Schemas, record: Record) -> Api | None:
     return schemas.api(record.paired_api_key) if record.pairing is Pairing.MATCHED else None
 
 
-def _guarded(guard: Guard, read: _Read, frame: bytes, found: Request | Response, lead: int) -> bytes:
-    """Cut and blank a frame. `read` reads it as a whole one and notes the spans of its guarded fields.
+def _guarded(  # noqa: PLR0917
+    guard: FieldGuard,
+    read: _Read,
+    frame: bytes,
+    found: Request | Response,
+    lead: int,
+    proven: Callable[[bytes], int | None],
+) -> bytes:
+    """Cut and blank a frame. `found` is what `read` returns for the original frame.
 
-    `found` is what it reads of the frame as it is.
+    `proven` returns which other header a frame that fails has; once blanked, it must not prove another one.
     """
     if not found.known:
         return frame[:lead]
     if found.failure is not None:
-        frame = _with_same_failure(read, frame, found.failure)
-    payloads = [begin for path in guard.cut for begin, end in found.spans.get(path, ()) if begin < end]
-    frame = frame[: min(payloads, default=len(frame))]
+        contents = read(frame, guard.contents).spans.values()
+        structure = _blanked(frame, [span for spans in contents for span in spans])
+        frame = next(
+            (
+                each
+                for header in dict.fromkeys((proven(frame), None))
+                for each in _failures(structure, found.failure)
+                if _fails(read, each, found.failure) and proven(each) == header
+            ),
+            frame[:lead],
+        )
+    payloads = [span for path in guard.cut for span in found.spans.get(path, ()) if span[0] < span[1]]
     blanked = [span for path in guard.blanked for span in found.spans.get(path, ())]
+    if found.failure is not None or found.remarks:
+        # What is wrong may be behind the payloads.
+        blanked += payloads
+    else:
+        frame = frame[: min((begin for begin, _ in payloads), default=len(frame))]
     behind = [
         (remark.offset, len(frame)) for remark in found.remarks if remark.oddity is Oddity.TRAILING_BYTES
     ]
     return _blanked(frame, blanked + behind)
 
 
-def _with_same_failure(read: _Read, frame: bytes, failure: DecodeFailure) -> bytes:
-    """Blank everything after a failure, except the bytes that cause it: a length, at most.
+def _failures(frame: bytes, failure: DecodeFailure) -> Iterator[bytes]:
+    """Yield frames without anything from a failure on, but for a length that may cause it.
 
-    A guarded field may begin at the failure, with only its end missing.
+    It is one of ours, or else the frame's own: a guarded field may begin there, with only its end missing.
     """
-    for kept in range(failure.offset, failure.offset + _LONGEST_LENGTH + 1):
-        candidate = frame[:kept].ljust(len(frame), b"\0")
-        again = read(candidate).failure
-        if again is not None and _same(again, failure):
-            return candidate
-    return frame[: failure.offset]
+    own = (frame[failure.offset :][:kept] for kept in range(1, _LONGEST_LENGTH + 1))
+    for length in (*_UNREADABLE, *own):
+        for fill in (b"\0", b"\xff"):
+            yield (frame[: failure.offset] + length).ljust(len(frame), fill)[: len(frame)]
+
+
+def _fails(read: _Read, frame: bytes, failure: DecodeFailure) -> bool:
+    found = read(frame).failure
+    return found is not None and _same(found, failure)
 
 
 def _same(left: DecodeFailure, right: DecodeFailure) -> bool:

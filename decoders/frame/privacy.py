@@ -1,8 +1,8 @@
-"""Which fields of Kafka's messages may be kept: a list of what is known to be harmless.
+"""The fields of Kafka's messages that may be kept: a list of those known to be harmless.
 
 Strings and bytes are classified by the field's name, which Kafka uses for the same thing in all messages, or
-by its parent's and its own name where that differs. A field that no line names is UNCLASSIFIED and treated
-as a secret, so a schema that is loaded at run time cannot make kipwatch keep what nobody has looked at.
+by its parent's and its own name where that differs. A field that is not listed is UNCLASSIFIED and treated as
+a secret, so a schema that is loaded at run time cannot make kipwatch keep a field that nobody has classified.
 Numbers, booleans and UUIDs are always kept.
 """
 
@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from decoders.codec.program import UNKNOWN_TAGS
 from decoders.schema.model import Message, Struct
 from decoders.schema.registry import Schemas
 
 
 class Privacy(enum.Enum):
-    """What may be done with the content of a field."""
+    """The class of a field's content."""
 
     KEPT = "kept"
     PAYLOAD = "payload"
@@ -27,7 +28,7 @@ class Privacy(enum.Enum):
     SECRET = "secret"
     """Passwords, tokens, keys and configuration values: blanked, and hidden by `decode`."""
     PRIVATE = "private"
-    """What applications tell each other: blanked."""
+    """Content that applications exchange with each other: blanked."""
     UNCLASSIFIED = "unclassified"
     """Blanked and hidden, as a secret."""
 
@@ -80,27 +81,30 @@ _BYTES: Final[Mapping[str, Privacy]] = {
 }
 
 
-class Guard(NamedTuple):
+class FieldGuard(NamedTuple):
     """The fields of a message that may not be kept, as paths.
 
     The frame is cut before those in `cut`. Those in `blanked` are overwritten; `hidden` are the ones among
-    them that `decode` does not print.
+    them that `decode` does not print. `contents` are all fields, what is tagged and unknown, and the names in
+    a header.
     """
 
     cut: tuple[str, ...] = ()
     blanked: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
 
 
-NO_GUARD: Final = Guard()
+_IN_HEADER: Final = tuple(f"header.{name}" for name in ("clientId", "clientInstanceId", UNKNOWN_TAGS))
+NO_GUARD: Final = FieldGuard()
 
 
 @dataclass(frozen=True, slots=True)
 class Guards:
     """The guards of requests and responses by API key; a message without one may be kept whole."""
 
-    requests: Mapping[int, Guard]
-    responses: Mapping[int, Guard]
+    requests: Mapping[int, FieldGuard]
+    responses: Mapping[int, FieldGuard]
 
 
 @functools.cache
@@ -111,13 +115,16 @@ def guards_of(schemas: Schemas) -> Guards:
     return Guards(_needed(requests), _needed(responses))
 
 
-def guard_of(message: Message) -> Guard:
-    """Return which fields of a message may not be kept."""
+def guard_of(message: Message) -> FieldGuard:
+    """Return the fields of a message that may not be kept."""
     fields = list(classified(message))
-    return Guard(
+    if all(privacy is Privacy.KEPT for _, privacy in fields):
+        return NO_GUARD
+    return FieldGuard(
         cut=tuple(path for path, privacy in fields if privacy is Privacy.PAYLOAD),
         blanked=tuple(path for path, privacy in fields if privacy in _BLANKED),
         hidden=tuple(path for path, privacy in fields if privacy in _HIDDEN),
+        contents=(*_IN_HEADER, *(path for path, _ in fields), *_tags(message.struct)),
     )
 
 
@@ -128,6 +135,14 @@ _BLANKED: Final = _HIDDEN | {Privacy.PRIVATE}
 def classified(message: Message) -> Iterator[tuple[str, Privacy]]:
     """Yield the path of each field of a message that is not a struct, with its class."""
     yield from _classified(message.struct, ())
+
+
+def _tags(struct: Struct, parent: str = "") -> Iterator[str]:
+    """Yield the path of what is tagged and unknown, for each struct."""
+    yield parent + UNKNOWN_TAGS
+    for field in struct.fields:
+        if field.struct is not None:
+            yield from _tags(field.struct, f"{parent}{field.name}.")
 
 
 def _classified(struct: Struct, parents: tuple[str, ...]) -> Iterator[tuple[str, Privacy]]:
@@ -149,5 +164,5 @@ def _privacy(type_: str, path: tuple[str, ...]) -> Privacy:
     return Privacy.KEPT
 
 
-def _needed(guards: Mapping[int, Guard]) -> Mapping[int, Guard]:
+def _needed(guards: Mapping[int, FieldGuard]) -> Mapping[int, FieldGuard]:
     return {key: guard for key, guard in guards.items() if guard != NO_GUARD}

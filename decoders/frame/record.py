@@ -1,7 +1,7 @@
-"""The record: one frame, or one event of a connection, with when, where and on which connection it was seen.
+"""The record: one frame, or one event of a connection, with its connection, its time and its place.
 
-A frame can be decoded from its record alone: that of a response names the request it was paired with, and
-that request's API and version. The feeder publishes records to `kipwatch.frames` in blocks, see
+A frame can be decoded from its record alone: the record of a response names the request it was paired with,
+and that request's API and version. The feeder publishes records to `kipwatch.frames` in blocks, see
 `columnar/block.py`.
 """
 
@@ -12,7 +12,7 @@ import ipaddress
 from dataclasses import dataclass
 
 NO_RECORD = 0
-"""No record of a connection has this sequence number: they start at 1."""
+"""The sequence number of no record: they start at 1."""
 NO_TIME = 1 << 62
 """Nanoseconds since the epoch, in the year 2116: captures are earlier, and sums of two times fit 64 bits."""
 NAME_BYTES = 24
@@ -20,7 +20,7 @@ NAME_BYTES = 24
 
 
 class Kind(enum.IntEnum):
-    """What a record reports."""
+    """The kind of frame or event that a record reports."""
 
     REQUEST = 1
     RESPONSE = 2
@@ -28,25 +28,30 @@ class Kind(enum.IntEnum):
     CLOSED = 4
     GAP = 5
     HEARTBEAT = 6
+    """The feeder has read all packets that were captured earlier. It belongs to no connection."""
     SASL_TOKEN = 7
     INVALID_SIZE = 8
-    """A frame length that cannot be: below 4, or above what a broker accepts."""
+    """An impossible frame length: below 4, or above what a broker accepts."""
     NOT_KAFKA = 9
-    """The connection has ended, and the client had begun it with something else than a request."""
+    """A connection has ended whose client did not begin it with a request."""
 
 
 class Pairing(enum.IntEnum):
     """How a response relates to the requests before it."""
 
     NONE = 0
+    """The record is no response."""
     MATCHED = 1
     FOREIGN = 2
+    """Its correlation ID is not that of the oldest request in flight."""
     UNOWED = 3
+    """No request is in flight."""
     UNKNOWN = 4
+    """Frames may have been missed, and no request in flight is known to have its correlation ID."""
 
 
 class Closing(enum.IntEnum):
-    """Why a connection is no longer tracked."""
+    """The reason why tracking of a connection ended."""
 
     NONE = 0
     FIN = 1
@@ -57,7 +62,7 @@ class Closing(enum.IntEnum):
 
 
 class Direction(enum.IntEnum):
-    """Which way the bytes of a gap or a frame went."""
+    """The direction of the bytes of a frame or a gap."""
 
     NONE = 0
     TO_BROKER = 1
@@ -65,7 +70,7 @@ class Direction(enum.IntEnum):
 
 
 class Flag(enum.IntFlag):
-    """What else the feeder knows of a record."""
+    """Further facts that the feeder knows of a record."""
 
     NONE = 0
     MID_STREAM = 1
@@ -73,12 +78,14 @@ class Flag(enum.IntFlag):
     SETTLED = 2
     """On REQUEST: certainly sent after the client read the latest ApiVersions response of its connection."""
     INFORMED = 4
-    """On REQUEST that is not SETTLED: the client's host had the latest ApiVersions response, and every later
-    one, and the client does not pipeline. Once this is no proof that the client read the response."""
+    """On REQUEST that is not SETTLED: the client's host had acknowledged the latest ApiVersions response and
+    every later one, and the client does not pipeline. That alone does not prove that the client read it."""
     NAMED_PORT = 8
     """On NOT_KAFKA: the user names the server's port as one of a broker."""
     RESPONDED = 16
     """On NOT_KAFKA: the server sent something, so it speaks that protocol."""
+    READ_WHOLE = 32
+    """On REQUEST or RESPONSE of which bytes were cut away: the feeder read it whole, and nothing is wrong."""
 
 
 class Endpoint(str):

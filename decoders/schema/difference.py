@@ -1,4 +1,4 @@
-"""What changed between two releases: APIs, their versions, their headers and their fields.
+"""Differences between two releases: in APIs, their versions, their headers and their fields.
 
 A version that both releases have should be encoded alike in both, so a field that changed there is reported.
 A version that only the newer release has is compared with the version before it, to show what is new.
@@ -41,7 +41,7 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A property of a message that changed: `versions`, `flexible`, `unstable`, `header of v3`."""
+    """A changed property: `versions`, `flexible`, `unstable`, `listeners`, or a header as `header of v3`."""
 
     what: str
     before: str

@@ -1,25 +1,35 @@
-"""Reads one message schema from its JSON, and refuses what the schema language does not allow."""
+"""Reads a message schema from its JSON, and refuses what the schema language does not allow.
+
+`_Document` reads the properties of one JSON object, a message, struct or field, and names it in errors.
+`_Parser` reads the objects of a message from the outside in. Kafka's generator defines the language. What it
+refuses, and what this parser does not know, is a SchemaError: a guess would decode frames wrongly.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from decoders.schema.defaults import parse_default
-from decoders.schema.document import Document, is_name
 from decoders.schema.header_versions import parse_header_versions
 from decoders.schema.model import (
+    INTEGER_RANGES,
     NO_VERSIONS,
     NULLABLE_TYPES,
     PRIMITIVE_TYPES,
+    ZERO_UUID,
     Field,
     HeaderVersions,
     Message,
+    SchemaError,
     Struct,
     VersionRange,
 )
 
-KINDS: Final = frozenset({"request", "response", "header", "data"})
+_KINDS: Final = frozenset({"request", "response", "header", "data"})
 _OF_MESSAGE: Final = frozenset(
     {"name", "type", "apiKey", "validVersions", "flexibleVersions", "headerVersions", "listeners"}
     | {"latestVersionUnstable", "deprecatedVersions", "commonStructs", "fields"}
@@ -30,22 +40,116 @@ _OF_FIELD: Final = frozenset(
     | {"ignorable", "fields", "mapKey", "entityType", "zeroCopy", "about"}
 )
 _OF_STRUCT: Final = frozenset({"name", "versions", "fields", "about"})
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+_TRUTH: Final = {"": False, "false": False, "true": True}
 
 
 def parse_message(properties: Mapping[str, Any], file: str) -> Message:
     """Return the message that a schema describes. Raises SchemaError, which names `file`."""
-    document = Document(properties, file)
+    document = _Document(properties, file)
     try:
         return _Parser(document).message()
     except RecursionError:
         raise document.refused("its fields are nested too deeply") from None
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The JSON object of a message, struct or field, read property by property.
+
+    Every method raises SchemaError for a malformed property. The error names `file` and `where`, the path of
+    the field in it ("" for the message).
+    """
+
+    properties: Mapping[str, Any]
+    file: str
+    where: str = ""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.properties
+
+    def get(self, name: str) -> Any:
+        """Return a property unchecked, None if it is absent."""
+        return self.properties.get(name)
+
+    def at(self, where: str) -> _Document:
+        """Return the same object; its errors name another place."""
+        return _Document(self.properties, self.file, where)
+
+    def refused(self, reason: str) -> SchemaError:
+        """Make the error that names this place."""
+        return SchemaError(self.file, self.where, reason)
+
+    def allow_only(self, known: frozenset[str]) -> None:
+        unknown = sorted(set(self.properties) - known)
+        if unknown:
+            raise self.refused(f"property {unknown[0]!r} is not known")
+
+    def text(self, name: str) -> str:
+        value = self.properties.get(name)
+        if not isinstance(value, str):
+            raise self.refused(f"{name} is missing" if value is None else f"{name} is not a text")
+        return value
+
+    def name(self) -> str:
+        name = self.text("name")
+        if not _is_name(name):
+            raise self.refused(f"{name!r} is not a name")
+        return name
+
+    def number(self, name: str) -> int:
+        # Schemas write numbers both bare and quoted.
+        value = self.properties.get(name)
+        if not _NUMBER.fullmatch(str(value)):
+            raise self.refused(f"{name} {value!r} is not a number")
+        return int(str(value))
+
+    def truth(self, name: str) -> bool:
+        # Schemas write booleans both bare and quoted.
+        value = self.properties.get(name, False)
+        if value not in (True, False, "true", "false"):
+            raise self.refused(f"{name} is {value!r}, not true or false")
+        return value in (True, "true")
+
+    def versions(self, name: str, absent: VersionRange | None = None) -> VersionRange:
+        """Read a range of versions; `absent` is its value if it is optional and missing."""
+        if name not in self.properties and absent is not None:
+            return absent
+        text = self.text(name)
+        try:
+            return VersionRange.parse(text)
+        except ValueError as error:
+            raise self.refused(f"{name}: {error}") from error
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = self._list(name)
+        if not all(isinstance(value, str) for value in values):
+            raise self.refused(f"an entry of {name} is not a text")
+        return tuple(values)
+
+    def documents(self, name: str) -> list[_Document]:
+        values = self._list(name)
+        if not all(isinstance(value, dict) for value in values):
+            raise self.refused(f"an entry of {name} is not a map")
+        return [_Document(value, self.file, self.where) for value in values]
+
+    def _list(self, name: str) -> list[Any]:
+        values = self.properties.get(name, [])
+        if not isinstance(values, list):
+            raise self.refused(f"{name} is not a list")
+        return values
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 class _Parser:
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: _Document) -> None:
         self._document = document
         self._flexible = NO_VERSIONS
-        self._common: dict[str, Document] = {}
+        self._common: dict[str, _Document] = {}
 
     def message(self) -> Message:
         document, kind = self._document, self._kind()
@@ -73,8 +177,8 @@ class _Parser:
         document = self._document
         document.allow_only(_OF_MESSAGE)
         kind = document.text("type")
-        if kind not in KINDS:
-            raise document.refused(f"type {kind!r} is not one of {', '.join(sorted(KINDS))}")
+        if kind not in _KINDS:
+            raise document.refused(f"type {kind!r} is not one of {', '.join(sorted(_KINDS))}")
         for name in _OF_REQUEST:
             if name in document and kind != "request":
                 raise document.refused(f"{name} belongs to a request only")
@@ -113,7 +217,7 @@ class _Parser:
         for name, struct in self._common.items():
             self._struct(struct, (f"<{name}>",))
 
-    def _struct(self, document: Document, path: tuple[str, ...]) -> Struct:
+    def _struct(self, document: _Document, path: tuple[str, ...]) -> Struct:
         """Read a struct; `path` holds the names of the fields and common structs that contain it."""
         document = document.at(".".join(path))
         fields = tuple(self._field(field, path) for field in document.documents("fields"))
@@ -126,7 +230,7 @@ class _Parser:
             raise document.refused(f"tags {tags} are not 0, 1, 2 and so on")
         return Struct(str(document.get("name") or ""), fields)
 
-    def _field(self, document: Document, path: tuple[str, ...]) -> Field:
+    def _field(self, document: _Document, path: tuple[str, ...]) -> Field:
         name = document.name()
         document = document.at(".".join((*path, name)))
         document.allow_only(_OF_FIELD)
@@ -150,28 +254,27 @@ class _Parser:
             struct=struct,
         )
 
-    def _struct_of(self, document: Document, name: str, path: tuple[str, ...]) -> Struct | None:
+    def _struct_of(self, document: _Document, name: str, path: tuple[str, ...]) -> Struct | None:
         if name in PRIMITIVE_TYPES:
             if document.get("fields"):
                 raise document.refused(f"a field of type {document.get('type')} has no fields of its own")
             return None
-        if not name[:1].isupper() or not is_name(name):
+        if not name[:1].isupper() or not _is_name(name):
             raise document.refused(f"type {document.get('type')!r} is not known")
         common = self._common.get(name)
         if "fields" in document:
             if common:
                 raise document.refused(f"struct {name} is a common struct, and defined here too")
-            return self._struct(Document({**document.properties, "name": name}, document.file), path)
+            return self._struct(_Document({**document.properties, "name": name}, document.file), path)
         if common is None:
             raise document.refused(f"struct {name} is defined nowhere")
-        # The path has the types of the structs around this one as `<name>`. A struct that contains itself
-        # would have no end.
+        # The path names the enclosing structs as `<name>`. A struct that contains itself would never end.
         if f"<{name}>" in path:
             raise document.refused(f"struct {name} contains itself")
         return self._struct(common, (*path, f"<{name}>"))
 
     def _tag(
-        self, document: Document, versions: VersionRange, tagged: VersionRange, nullable: VersionRange
+        self, document: _Document, versions: VersionRange, tagged: VersionRange, nullable: VersionRange
     ) -> int | None:
         if ("tag" in document) != bool(tagged):
             raise document.refused("tag and taggedVersions belong together")
@@ -193,14 +296,14 @@ class _Parser:
         return tag
 
 
-def _nullable(document: Document, type_: str) -> VersionRange:
+def _nullable(document: _Document, type_: str) -> VersionRange:
     nullable = document.versions("nullableVersions", NO_VERSIONS)
     if nullable and type_ in PRIMITIVE_TYPES - NULLABLE_TYPES:
         raise document.refused(f"a field of type {type_} cannot be null")
     return nullable
 
 
-def _override(document: Document, type_: str) -> VersionRange | None:
+def _override(document: _Document, type_: str) -> VersionRange | None:
     if document.truth("zeroCopy") and type_ != "bytes":
         raise document.refused("only bytes fields may be zeroCopy")
     if "flexibleVersions" not in document:
@@ -210,9 +313,48 @@ def _override(document: Document, type_: str) -> VersionRange | None:
     return document.versions("flexibleVersions")
 
 
-def _default(document: Document, type_: str, versions: VersionRange, nullable: VersionRange) -> Any:
-    always_nullable = nullable.lowest <= versions.lowest and nullable.highest >= versions.highest
+def _default(document: _Document, type_: str, versions: VersionRange, nullable: VersionRange) -> Any:
+    """Return the value of an absent field, in the form that the codec uses."""
+    stated = document.get("default")
+    if stated == "null":
+        if nullable.lowest > versions.lowest or nullable.highest < versions.highest:
+            raise document.refused("the default is null, but not every version allows null")
+        return None
+    if type_ not in PRIMITIVE_TYPES or type_ in ("bytes", "records"):
+        if stated not in (None, ""):
+            raise document.refused(f"default {stated!r}: a field of type {type_} has none but null")
+        return _empty(type_)
     try:
-        return parse_default(type_, document.get("default"), always_nullable=always_nullable)
-    except ValueError as error:
-        raise document.refused(str(error)) from error
+        return _primitive(type_, "" if stated is None else str(stated))
+    except (KeyError, ValueError, binascii.Error):
+        raise document.refused(f"default {stated!r} is not a {type_}") from None
+
+
+def _empty(type_: str) -> Any:
+    if type_ == "records":
+        return None
+    if type_ == "bytes":
+        return ""
+    return [] if type_.startswith("[]") else {}
+
+
+def _primitive(type_: str, text: str) -> Any:
+    if type_ == "string":
+        return text
+    if type_ == "uuid":
+        return _uuid(text or ZERO_UUID)
+    if type_ == "bool":
+        return _TRUTH[text.lower()]
+    if type_ == "float64":
+        return float(text or 0)
+    value, (lowest, highest) = int(text or "0", 0), INTEGER_RANGES[type_]
+    if not lowest <= value <= highest:
+        raise ValueError
+    return value
+
+
+def _uuid(text: str) -> str:
+    content = base64.b64decode(f"{text}==", b"-_", validate=True)
+    if base64.urlsafe_b64encode(content).decode() != f"{text}==":
+        raise ValueError
+    return text

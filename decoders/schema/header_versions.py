@@ -1,4 +1,4 @@
-"""Which header version an API version uses: the rule and every exception to it.
+"""The header version that an API version uses: the rule, its exceptions, and a schema's `headerVersions`.
 
 The rule (Kafka's ApiMessageTypeGenerator): a flexible body has request header 2 and response header 1, any
 other has request header 1 and response header 0. The rule needs only the version number, known or not:
@@ -14,12 +14,16 @@ The exceptions:
   using 2, while its response goes from 0 to 1.
 - A version beyond the overlay has the header of the latest released version, until a release says otherwise.
 - SaslHandshake has no flexible version, and KIP-1313 adds none: its header stays 1.
+
+`parse_header_versions` refuses what the text of KIP-1313 forbids. `remarks` names what only Kafka's own
+generator refuses: such schemas can be used, but Kafka's build would not have accepted them.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
@@ -92,3 +96,57 @@ def _stated(message: Message, version: int) -> int | None:
         if version in versions:
             return header_version
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRemark:
+    """Something odd in the schema of a message."""
+
+    message: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.message}.json: {self.reason}"
+
+
+def remarks(messages: Mapping[str, Message]) -> list[SchemaRemark]:
+    """Check `headerVersions` by the rules of Kafka's generator, which are stricter than the KIP's.
+
+    `messages` are those of a whole table by name. A message without `headerVersions` is skipped.
+    """
+    return [
+        SchemaRemark(message.name, f"headerVersions: {reason}")
+        for message in messages.values()
+        if message.header_versions
+        for reason in _reasons(message, messages[_header_of(message)])
+    ]
+
+
+def _header_of(message: Message) -> str:
+    return "RequestHeader" if message.kind == "request" else "ResponseHeader"
+
+
+def _reasons(message: Message, header: Message) -> Iterator[str]:
+    first = message.header_versions[0][0]
+    if first.lowest > 0:
+        yield f"the first range, {first}, does not start at version 0"
+    for (_, before), (versions, after) in pairwise(message.header_versions):
+        if after < before:
+            yield f"from versions {versions} on, the header goes back from {before} to {after}"
+    for versions, used in message.header_versions:
+        yield from _reasons_of_range(message, versions, used, header)
+
+
+def _reasons_of_range(message: Message, versions: VersionRange, used: int, header: Message) -> Iterator[str]:
+    if message.kind == "response" and message.api_key == API_VERSIONS:
+        if used != 0:
+            yield f"versions {versions} use header {used}: this response has header 0 at every version"
+    # An invalid header version may serve message versions that are invalid, too.
+    elif used not in header.versions and _overlap(versions, message.versions):
+        yield f"versions {versions} use header {used}, and {header.name} has only {header.versions}"
+    elif _overlap(versions, message.flexible_versions) and not header.is_flexible(used):
+        yield f"versions {versions} hold a flexible one, and header {used} is not"
+
+
+def _overlap(one: VersionRange, other: VersionRange) -> bool:
+    return max(one.lowest, other.lowest) <= min(one.highest, other.highest)

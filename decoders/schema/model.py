@@ -1,8 +1,7 @@
-"""The schema language of Kafka's messages: version ranges, fields, structs, messages.
+"""The model of Kafka's message schemas: version ranges, fields, structs, messages.
 
-The language is defined by Kafka's message generator (its README is in the kafka-clients jar as
-`common/message/README.md`). Only what affects the encoding is kept. What is not understood is refused,
-because a guess would decode frames wrongly.
+Kafka's message generator defines the schema language (its README is in the kafka-clients jar as
+`common/message/README.md`). The model keeps what affects the encoding.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ZERO_UUID: Final = "A" * 22
 
 
 class SchemaError(ValueError):
-    """A schema that is not valid: the file, the field in it ("" for the message) and the reason."""
+    """An invalid schema: the file, the field in it ("" for the message) and the reason."""
 
     def __init__(self, file: str, field: str, reason: str) -> None:
         where = f"{file}: field {field}" if field else file

@@ -1,102 +1,132 @@
-"""KIP-1313 as an overlay: the versions that it adds to a release that does not have it.
+"""Overlays: what a draft changes in the messages of a release, as data.
 
-No release has request header 3 yet. The overlay adds the changes of the KIP's section "Kafka Protocol
-Changes" to the table of a release that lacks `headerVersions`; a table that has them is not changed.
+An overlay is a folder. Its message files, in Kafka's own JSON, replace those of the same name or add to
+them. Its `overlay.json`, which may be absent, has the keys of `Overlay`: a name, the release that is
+changed, and changes that would otherwise be written into a hundred files, such as one more version of
+every request.
 
-- Every API with valid versions, SaslHandshake excepted, gets one more version. It uses request
-  header 3 and has the body of the version before it. Request and response state `headerVersions`.
-- Request header 3 adds ClientInstanceId, a UUID, to the fields of header 2.
+`kip-1313` is the overlay that is laid over every release that lacks `headerVersions` (KIP-1313, section
+"Kafka Protocol Changes"), since no release has request header 3 yet:
+
+- Every API with valid versions, SaslHandshake excepted, gets one more version. It uses request header 3
+  and has the body of the version before it. Request and response state `headerVersions`.
 - OffsetDelete v1 is also the first flexible version of its API.
 - GetTelemetrySubscriptions v1, in request and response, and PushTelemetry v1, in the request, have no
   ClientInstanceId in the body: the header has it.
 
-The KIP's later revision, whose text is not published with it, has the ID in a tagged field of header 3. The
-overlay assumes tag 0, the first free tag of the header.
+It has two readings. The KIP's text puts the ID between the client ID and the tagged fields. The KIP's later
+revision, whose text is not published with it, has a tagged field, assumed to be tag 0, the first free one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
-from decoders.protocol import SASL_HANDSHAKE
-from decoders.schema.header_versions import (
-    Layout,
-    request_header_version,
-    response_header_version,
-)
-from decoders.schema.model import HIGHEST_VERSION, Message, VersionRange
+import msgspec
+
+from decoders.schema.grammar import parse_message
+from decoders.schema.header_versions import request_header_version, response_header_version
+from decoders.schema.model import HIGHEST_VERSION, Message, SchemaError, VersionRange
 from decoders.schema.table import Table
 
-NAME: Final = "KIP-1313"
-HEADER_VERSION: Final = 3
-
-_FIRST_FLEXIBLE: Final = frozenset({"OffsetDeleteRequest", "OffsetDeleteResponse"})
-_WITHOUT_INSTANCE_ID: Final = frozenset(
-    {"GetTelemetrySubscriptionsRequest", "GetTelemetrySubscriptionsResponse", "PushTelemetryRequest"}
-)
-_INSTANCE_ID: Final = {"name": "ClientInstanceId", "type": "uuid", "versions": "3+"}
-_ADDED_TO_HEADER: Final = {
-    Layout.PLAIN: _INSTANCE_ID,
-    Layout.TAGGED: {**_INSTANCE_ID, "taggedVersions": "3+", "tag": 0},
-}
+FILE: Final = "overlay.json"
 
 
-def is_needed(table: Table) -> bool:
-    """Return whether the table is of a release without `headerVersions`."""
-    return not any("headerVersions" in message for message in table["messages"])
+class Change(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="camel"):
+    """A change of several messages: of all requests or responses that have versions, or of those named.
 
-
-def apply(table: Table, released: Mapping[str, Message]) -> Table:
-    """Return the table with the KIP's versions added; the given one is not changed.
-
-    `released` are the messages of the table by name.
+    With `new_version` each gets one version more than it had, and the other keys say what is new in it:
+    `header_version` the version of its header, or that the schema states the one it has by rule; `flexible`
+    that it is the first flexible one; `removed` and `added` fields of the message itself, `added` in Kafka's
+    JSON.
     """
-    return {**table, "messages": [_amended(message, released) for message in table["messages"]]}
+
+    messages: Literal["request", "response"] | tuple[str, ...]
+    omitted: tuple[str, ...] = msgspec.field(default=(), name="except")
+    new_version: bool = False
+    header_version: int | Literal["by rule"] | None = None
+    flexible: bool = False
+    removed: tuple[str, ...] = ()
+    added: tuple[dict[str, Any], ...] = ()
+
+    def applies_to(self, message: Message) -> bool:
+        """Return whether a message of the release changes."""
+        if isinstance(self.messages, tuple):
+            return message.name in self.messages
+        return message.kind == self.messages and bool(message.versions) and message.name not in self.omitted
 
 
-def request_header(header: dict[str, Any], layout: Layout) -> dict[str, Any]:
-    """Add version 3 to the request header of a release, in one of its layouts."""
-    versions = VersionRange.parse(header["validVersions"])
-    return {
-        **header,
-        "validVersions": str(VersionRange(versions.lowest, HEADER_VERSION)),
-        "fields": [*header.get("fields", []), _ADDED_TO_HEADER[layout]],
-    }
+class Overlay(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="camel"):
+    """The contents of `overlay.json`.
+
+    `name` is that of the folder if it is empty, and `base` the jar, table or folder of the release, from this
+    folder on, or the committed one if it is empty. An overlay with `absent` is for releases of which no
+    message has this property. `readings` are changes by reading, of which one applies at a time.
+    """
+
+    name: str = ""
+    base: str = ""
+    absent: str = ""
+    changes: tuple[Change, ...] = ()
+    readings: Mapping[str, tuple[Change, ...]] = {}
+
+    @classmethod
+    def read(cls, folder: Path) -> Overlay:
+        """Read the `overlay.json` of a folder, if there is one. Raises SchemaError."""
+        path = folder / FILE
+        try:
+            found = msgspec.json.decode(path.read_bytes(), type=cls) if path.exists() else cls()
+        except (OSError, msgspec.MsgspecError) as error:
+            raise SchemaError(str(path), "", str(error)) from error
+        return msgspec.structs.replace(found, name=found.name or folder.name)
+
+    def is_for(self, table: Table) -> bool:
+        """Return whether no message of the table has the property that a release with these changes has."""
+        return not any(self.absent in message for message in table["messages"])
+
+    def laid_over(self, table: Table, reading: str = "") -> Table:
+        """Return the table with the changes; the given one is not changed. Raises SchemaError."""
+        changes = [*self.changes, *self.readings.get(reading, ())]
+        return {**table, "messages": [_amended(message, changes) for message in table["messages"]]}
 
 
-def _amended(message: dict[str, Any], released: Mapping[str, Message]) -> dict[str, Any]:
-    if message["name"] == "RequestHeader":
-        return request_header(message, Layout.PLAIN)
-    if message["type"] not in ("request", "response") or message["apiKey"] == SASL_HANDSHAKE:
-        return message
-    versions = VersionRange.parse(message["validVersions"])
-    return _with_version(message, released[message["name"]]) if versions else message
+KIP_1313: Final = Overlay.read(Path(__file__).with_name("kip-1313"))
 
 
-def _with_version(message: dict[str, Any], released: Message) -> dict[str, Any]:
-    versions, added = released.versions, released.versions.highest + 1
-    amended = {
-        **message,
-        "validVersions": str(VersionRange(versions.lowest, added)),
-        "headerVersions": _header_versions(released, added),
-    }
-    if message["name"] in _FIRST_FLEXIBLE:
-        amended["flexibleVersions"] = f"{added}+"
-    if message["name"] in _WITHOUT_INSTANCE_ID:
-        amended["fields"] = [_until(field, versions.highest) for field in message.get("fields", [])]
+def _amended(document: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
+    released = parse_message(document, f"{document.get('name')}.json")
+    changes = [change for change in changes if change.applies_to(released)]
+    added = released.versions.highest + 1
+    amended = dict(document)
+    for change in changes:
+        if change.new_version:
+            amended["validVersions"] = str(VersionRange(released.versions.lowest, added))
+        if change.flexible:
+            amended["flexibleVersions"] = f"{added}+"
+        if change.removed or change.added:
+            fields = [_until(each, change.removed, added - 1) for each in amended.get("fields", ())]
+            amended["fields"] = [*fields, *change.added]
+    for header in (change.header_version for change in changes):
+        if header is not None:
+            amended["headerVersions"] = _header_versions(released, amended, header)
     return amended
 
 
-def _header_versions(released: Message, added: int) -> dict[str, str]:
-    """Write the map that the KIP requires of every schema, from version 0 on."""
-    if released.kind == "request":
-        used = [request_header_version(released, version) for version in range(added)] + [HEADER_VERSION]
-    else:
-        used = [response_header_version(released, version) for version in range(added)]
-        used.append(1 if released.name in _FIRST_FLEXIBLE else response_header_version(released, added))
-    return _in_ranges(used)
+def _until(field: dict[str, Any], removed: Sequence[str], highest: int) -> dict[str, Any]:
+    if field["name"] not in removed:
+        return field
+    return {**field, "versions": str(VersionRange(VersionRange.parse(field["versions"]).lowest, highest))}
+
+
+def _header_versions(released: Message, amended: dict[str, Any], stated: int | str) -> dict[str, str]:
+    """Write the map from versions to header versions, from version 0 to the new one."""
+    header = request_header_version if released.kind == "request" else response_header_version
+    used = [header(released, version) for version in range(released.versions.highest + 1)]
+    by_rule = header(parse_message(amended, f"{released.name}.json"), released.versions.highest + 1)
+    return _in_ranges([*used, stated if isinstance(stated, int) else by_rule])
 
 
 def _in_ranges(used: list[int]) -> dict[str, str]:
@@ -108,9 +138,3 @@ def _in_ranges(used: list[int]) -> dict[str, str]:
         stated[str(VersionRange(lowest, end))] = str(header_version)
         lowest = highest + 1
     return stated
-
-
-def _until(field: dict[str, Any], highest: int) -> dict[str, Any]:
-    if field["name"] != "ClientInstanceId":
-        return field
-    return {**field, "versions": str(VersionRange(VersionRange.parse(field["versions"]).lowest, highest))}

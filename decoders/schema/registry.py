@@ -1,21 +1,20 @@
-"""All message schemas of a release: its APIs and their versions, with the overlay if needed."""
+"""The APIs of a release and their versions, with the KIP-1313 overlay if the release needs it."""
 
 from __future__ import annotations
 
 import functools
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decoders.schema import header_versions, overlay
+from decoders.protocol import API_VERSIONS
+from decoders.schema import header_versions
 from decoders.schema.grammar import parse_message
 from decoders.schema.header_versions import Layout
-from decoders.schema.jar import read_jar
-from decoders.schema.model import Message, SchemaError, VersionRange
+from decoders.schema.model import Message, VersionRange
+from decoders.schema.overlay import KIP_1313
+from decoders.schema.source import COMMITTED_TABLE, read_table
 from decoders.schema.table import Table, messages_of, parse_table, response_name
-
-COMMITTED_TABLE = Path(__file__).with_name("kafka-4.4.0.json")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +40,18 @@ class Api:
 
     def is_released(self, version: int) -> bool:
         return self.release_versions is not None and version in self.release_versions
+
+    def is_removed(self, version: int) -> bool:
+        """Return whether earlier releases had the version."""
+        return 0 <= version < self.versions.lowest
+
+    def shows_header(self, version: int) -> bool:
+        """Return whether the request header of a version can be read although the schemas lack its body.
+
+        That is so for ApiVersions at any version (KIP-511), and for versions that earlier releases had: no
+        release changes a header that it has published.
+        """
+        return self.key == API_VERSIONS or self.is_removed(version)
 
     def request_header_version(self, version: int) -> int:
         """Return the request header version of any version number, known or not."""
@@ -87,16 +98,16 @@ class Schemas:
     def of(cls, table: Table) -> Schemas:
         """Build the schemas of a table, with the KIP-1313 overlay if it is needed."""
         released = messages_of(table)
-        has_overlay = overlay.is_needed(table)
-        known = messages_of(overlay.apply(table, released)) if has_overlay else released
+        overlay = KIP_1313 if KIP_1313.is_for(table) else None
+        known = messages_of(overlay.laid_over(table, Layout.PLAIN)) if overlay else released
         header = known["RequestHeader"]
         layouts = {_layout(header): header}
-        if has_overlay:
+        if overlay:
             layouts[Layout.TAGGED] = _tagged_header(table)
         return cls(
             release=table["release"],
             digest=table["digest"],
-            overlay=overlay.NAME if has_overlay else None,
+            overlay=overlay.name if overlay else None,
             request_header=header,
             response_header=known["ResponseHeader"],
             request_headers=layouts,
@@ -131,26 +142,10 @@ def default_schemas() -> Schemas:
 def schemas_of(text: str | None) -> Schemas:
     """Load a table from its text, None for the committed one; once per process.
 
-    Other processes are sent the text: programs are compiled once for each Schemas object, so one that was
-    sent with every task would be compiled anew each time.
+    A table travels to other processes as text. Programs are compiled once for each Schemas object, so an
+    object that came with every task would be compiled for every task.
     """
     return Schemas.of(read_table(COMMITTED_TABLE) if text is None else parse_table(text, "table"))
-
-
-def read_table(path: Path) -> Table:
-    """Read the table at `path`: a kafka-clients jar or a table file.
-
-    Raises SchemaError for what cannot be read as either.
-    """
-    if zipfile.is_zipfile(path):
-        return read_jar(path)
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise SchemaError(str(path), "", f"cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise SchemaError(str(path), "", f"neither a jar nor a table of schemas: {error}") from error
-    return parse_table(text, str(path))
 
 
 def _layout(header: Message) -> Layout:
@@ -160,8 +155,9 @@ def _layout(header: Message) -> Layout:
 
 
 def _tagged_header(table: Table) -> Message:
-    document = next(message for message in table["messages"] if message["name"] == "RequestHeader")
-    return parse_message(overlay.request_header(document, Layout.TAGGED), "RequestHeader.json")
+    header = [message for message in table["messages"] if message["name"] == "RequestHeader"]
+    (amended,) = KIP_1313.laid_over({**table, "messages": header}, Layout.TAGGED)["messages"]
+    return parse_message(amended, "RequestHeader.json")
 
 
 def _apis(known: Mapping[str, Message], released: Mapping[str, Message]) -> list[Api]:

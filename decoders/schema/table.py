@@ -1,16 +1,23 @@
-"""The table of a release's message schemas: read from text, written as text, checked as a whole."""
+"""The table of a release's message schemas: its text, and its messages checked as a whole.
+
+The table keeps what affects the encoding (names, types, versions, tags, nullability, defaults) and no prose.
+The table of one release is committed as text, so decoding needs no jar.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from decoders.schema.grammar import parse_message
 from decoders.schema.model import Message, SchemaError
 
 Table = dict[str, Any]
 """`release`, `digest` (SHA-256 of the schema files) and `messages`, the schemas without prose."""
+
+
+HEADERS: Final = ("RequestHeader", "ResponseHeader")
 
 
 def parse_table(text: str, source: str) -> Table:
@@ -45,10 +52,10 @@ def messages_of(table: Table) -> dict[str, Message]:
         if message.name in messages:
             raise SchemaError(file, "", "two messages have this name")
         messages[message.name] = message
-    for name in ("RequestHeader", "ResponseHeader"):
+    for name in HEADERS:
         if name not in messages:
             raise SchemaError(f"{name}.json", "", "the table lacks it")
-    _refuse_what_does_not_pair(messages)
+    _check_pairs(messages)
     return messages
 
 
@@ -57,7 +64,7 @@ def response_name(request: Message) -> str:
     return f"{request.name.removesuffix('Request')}Response"
 
 
-def _refuse_what_does_not_pair(messages: Mapping[str, Message]) -> None:
+def _check_pairs(messages: Mapping[str, Message]) -> None:
     keys = set()
     for request in (message for message in messages.values() if message.kind == "request"):
         file, response = f"{request.name}.json", messages.get(response_name(request))

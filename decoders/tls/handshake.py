@@ -1,7 +1,7 @@
 """Handshake messages, as far as decryption depends on them: hellos, KeyUpdate, NewSessionTicket of TLS 1.2.
 
 Format: RFC 8446 section 4 and RFC 5246 section 7.4. A message is a type, a length of three bytes and a body.
-Messages may share a record, and one may go on in the next record.
+Several messages may share a record, and a message may continue in the next record.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 from typing import Final, NamedTuple
 
 MAX_MESSAGE: Final = 1 << 16
-"""Bytes of the longest message that is assembled. Longer ones are certificates, which nothing depends on."""
+"""Bytes of the longest message that is assembled. Longer ones are certificates, which are not needed."""
 RANDOM_SIZE: Final = 32
 TLS_1_2: Final = 0x0303
 TLS_1_3: Final = 0x0304
@@ -41,7 +41,7 @@ class HandshakeError(Exception):
     """A handshake message that cannot be read."""
 
 
-class Message(NamedTuple):
+class HandshakeMessage(NamedTuple):
     """One handshake message."""
 
     type: int
@@ -49,7 +49,7 @@ class Message(NamedTuple):
 
 
 class ClientHello(NamedTuple):
-    """What a client proposes. `ticket` is that of the session of TLS 1.2 that it resumes, or empty."""
+    """What a client proposes. `ticket` names the session of TLS 1.2 that it resumes, or is empty."""
 
     random: bytes
     session_id: bytes
@@ -58,7 +58,7 @@ class ClientHello(NamedTuple):
 
 
 class ServerHello(NamedTuple):
-    """What the server has chosen. `is_retry` if it asks for another ClientHello, and chose nothing."""
+    """What the server has chosen; nothing, if `is_retry` asks for another ClientHello."""
 
     random: bytes
     session_id: bytes
@@ -67,7 +67,7 @@ class ServerHello(NamedTuple):
     is_retry: bool
 
 
-class Messages:
+class HandshakeMessages:
     """Assembles the handshake messages of one direction from the fragments of handshake records."""
 
     def __init__(self) -> None:
@@ -75,10 +75,10 @@ class Messages:
 
     @property
     def held(self) -> int:
-        """Bytes of the message that is not complete so far."""
+        """Bytes of the incomplete message."""
         return len(self._buffer)
 
-    def push(self, fragment: bytes) -> list[Message]:
+    def push(self, fragment: bytes) -> list[HandshakeMessage]:
         """Return the messages that a fragment completes. Raises HandshakeError."""
         self._buffer += fragment
         found = []
@@ -88,7 +88,7 @@ class Messages:
                 raise HandshakeError("a message is too long")
             if len(self._buffer) < end:
                 break
-            found.append(Message(self._buffer[0], bytes(self._buffer[_HEADER_SIZE:end])))
+            found.append(HandshakeMessage(self._buffer[0], bytes(self._buffer[_HEADER_SIZE:end])))
             del self._buffer[:end]
         return found
 
@@ -146,7 +146,7 @@ class _Fields:
         return self.take(self.number(length_size))
 
     def extensions(self) -> dict[int, bytes]:
-        """Take the extensions, which TLS 1.2 may leave out."""
+        """Take the extensions; a message of TLS 1.2 may have none."""
         if self._at == len(self._data):
             return {}
         block, found = _Fields(self.vector(2)), {}

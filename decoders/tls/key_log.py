@@ -45,7 +45,7 @@ _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
 class _Key(NamedTuple):
-    """What a line knows secrets by: a client random, or a session ID."""
+    """The client random or session ID in a line."""
 
     is_session: bool
     value: bytes
@@ -63,11 +63,10 @@ class _Secrets(dict[str, bytes]):
 class KeyLog:
     """The secrets of the connections that were added or looked up last, in memory only.
 
-    `version` grows with each secret or ticket that is new: what waits for a secret need not look before.
-    `unknown_labels` and `broken_lines` count lines that were skipped, `dropped` counts connections that made
-    room for newer ones. `is_expected` is False while no text was added and none is announced, as where a
-    capture alone might bring secrets along: TLS is opaque then, as without a key log. Not safe to use from
-    several threads.
+    `version` grows with each new secret or ticket, so a caller that waits for a secret looks it up only after
+    a change. `unknown_labels` and `broken_lines` count skipped lines, `dropped` counts connections that made
+    room for newer ones. `is_expected` is False as long as no text was added and none is announced: only the
+    capture itself might bring secrets. TLS is opaque then, as without a key log. Not thread-safe.
     """
 
     def __init__(self, capacity: int = MAX_CONNECTIONS, *, is_expected: bool = True) -> None:
@@ -80,7 +79,7 @@ class KeyLog:
         self._secrets: OrderedDict[_Key, _Secrets] = OrderedDict()
         self._incomplete: dict[str, bytes] = {}
         self._sessions: OrderedDict[bytes, bytes] = OrderedDict()
-        """The IDs of sessions by the digests of their tickets."""
+        """Session IDs by the digest of the ticket."""
 
     def __len__(self) -> int:
         """Return the number of client randoms and session IDs with secrets."""
@@ -90,28 +89,29 @@ class KeyLog:
         return f"<key log of {len(self)} connections>"
 
     def add(self, text: str | bytes, source: str = "") -> None:
-        """Read lines of a key log; what is no line of one is counted and skipped.
+        """Read lines of a key log. Lines of another form are counted and skipped.
 
-        A line without an end is continued by the next text of the same source, the path of a file.
+        The next text of the same source, the path of a file, continues a line without an end.
         """
         self.is_expected = True
         data = text.encode(errors="replace") if isinstance(text, str) else text
-        # A writer that keeps its place in a file that was truncated leaves zeros before its next line.
+        # A writer that keeps its offset in a truncated file leaves zeros before its next line.
         *lines, rest = (self._incomplete.pop(source, b"") + data.replace(b"\0", b"")).split(b"\n")
         for line in lines:
             self._add_line(line)
         if rest:
-            # More than a line is none: enough is kept that it is still too long when its end arrives.
+            # One byte more than a line may have, so that a line that is too long stays so when its end
+            # arrives.
             self._incomplete[source] = rest[: MAX_LINE + 1]
 
     def end(self, source: str = "") -> None:
-        """Read what is left of a source as its last line, because its text has ended."""
+        """Read the rest of a source as its last line: its text has ended."""
         self._add_line(self._incomplete.pop(source, b""))
 
     def secrets(self, client_random: bytes, session_id: bytes = b"") -> Mapping[str, bytes]:
-        """Return the secrets of a connection by label; empty if there is none.
+        """Return the secrets of a connection by label; empty if there are none.
 
-        `session_id` is that of a ServerHello of TLS 1.2, which finds what is not logged by client random.
+        `session_id`, that of a ServerHello of TLS 1.2, finds secrets that are logged by session ID.
         """
         for key in (_Key(False, client_random), _Key(True, session_id)):
             if key in self._secrets:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 HEADER_SIZE: Final = 5
@@ -18,7 +19,7 @@ _VERSIONS = frozenset({b"\x03\x01", b"\x03\x02", b"\x03\x03"})
 
 
 class ContentType(enum.IntEnum):
-    """What a record carries."""
+    """The kind of content of a record."""
 
     CHANGE_CIPHER_SPEC = 20
     ALERT = 21
@@ -27,12 +28,15 @@ class ContentType(enum.IntEnum):
 
 
 _CONTENT_TYPES = frozenset(ContentType)
+_WITH_HEARTBEAT = frozenset({*ContentType, 24})
+"""Heartbeats (RFC 6520) are records, too, but no session reads them."""
 _BEGINNING = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
-"""What a header begins with: whatever a stranger sends is searched by code in C."""
+"""The first bytes of a header. A regular expression, because a stranger may send anything: it searches in
+C."""
 
 
 class BrokenRecordError(Exception):
-    """Bytes that no record begins with, where a record must begin."""
+    """Bytes that begin no record where a record must begin."""
 
 
 class TlsRecord(NamedTuple):
@@ -44,7 +48,7 @@ class TlsRecord(NamedTuple):
 
     @property
     def content_type(self) -> int:
-        """The content type, which TLS 1.3 hides in encrypted records: they say APPLICATION_DATA."""
+        """The content type in the header: APPLICATION_DATA for all encrypted records of TLS 1.3."""
         return self.header[0]
 
     @property
@@ -56,9 +60,8 @@ class TlsRecord(NamedTuple):
 class RecordReader:
     """Cuts one direction into records.
 
-    After `lose` it is *seeking*: `next` returns candidates, which look like the next record, and the caller,
-    who can decrypt, says by `accept` or `reject` whether one is a record. `dropped` counts bytes that were
-    pushed and are in no record.
+    After `lose` it is *seeking*: `next` returns candidates, bytes that look like a record. The caller
+    decrypts a candidate and calls `accept` or `reject`. `dropped` counts pushed bytes that are in no record.
     """
 
     def __init__(self, offset: int = 0) -> None:
@@ -66,14 +69,14 @@ class RecordReader:
         self.is_seeking = False
         self.dropped = 0
         self.offset = offset
-        """Of the first byte that is in no complete record so far."""
+        """The offset of the first byte that is in no complete record."""
         self._buffer = bytearray()
         self._next_begin = 0
-        """Before this offset no record begins, while seeking."""
+        """While seeking, no record begins before this offset."""
 
     @property
     def held(self) -> int:
-        """Bytes that are in no complete record so far."""
+        """Bytes of the incomplete record."""
         return len(self._buffer)
 
     def push(self, data: bytes) -> None:
@@ -119,12 +122,8 @@ class RecordReader:
         """Look for another candidate behind the first byte of the one that `next` has returned."""
         self._drop(1)
 
-    def give_up(self) -> None:
-        """Drop all bytes that are in no record so far."""
-        self._drop(len(self._buffer))
-
     def _passed_over(self) -> int:
-        """Return how many bytes are before the next that may be a header."""
+        """Return how many bytes precede the next possible header."""
         end = max(0, len(self._buffer) - HEADER_SIZE + 1)
         for found in _BEGINNING.finditer(self._buffer):
             if found.start() >= end or _is_header(self._buffer, found.start()):
@@ -164,13 +163,29 @@ _CLIENT_HELLO = (ContentType.HANDSHAKE, 3, None, None, None, 1)
 """Content type, major version, then minor version and length, which may be any, and the message's type."""
 
 
-def _is_header(data: bytearray, at: int) -> bool:
+def begins_with_record(data: bytes | bytearray) -> bool | None:
+    """Return whether bytes begin with a record that ends where they end, or where another record begins.
+
+    None if more bytes are needed. No Kafka frame begins like a TLS record: its size would be too large.
+    """
+    if len(data) < HEADER_SIZE:
+        return None
+    if not _is_header(data, 0, _WITH_HEARTBEAT):
+        return False
+    end = HEADER_SIZE + _length(data, 0)
+    next_header = data[end : end + HEADER_SIZE]
+    if len(data) < end or 0 < len(next_header) < HEADER_SIZE:
+        return None
+    return not next_header or _is_header(next_header, 0, _WITH_HEARTBEAT)
+
+
+def _is_header(data: bytes | bytearray, at: int, types: Container[int] = _CONTENT_TYPES) -> bool:
     return (
-        data[at] in _CONTENT_TYPES
+        data[at] in types
         and bytes(data[at + 1 : at + 3]) in _VERSIONS
         and 0 < _length(data, at) <= MAX_FRAGMENT
     )
 
 
-def _length(data: bytearray, at: int) -> int:
+def _length(data: bytes | bytearray, at: int) -> int:
     return int.from_bytes(data[at + 3 : at + HEADER_SIZE])

@@ -1,10 +1,30 @@
 """One TLS connection: records of both directions → application data, with the secrets of a key log.
 
-The hellos are sent in plaintext. They say which secrets of the key log are those of the connection, and how
-records are protected. A key log has secrets for each connection, also if it resumes a session, except that a
-JVM agent logs those of TLS 1.2 once, by session ID. Therefore tickets are read, by which a session is resumed
-under another ID. Nothing else of the handshake is read. Early data (RFC 8446 section 2.3), which no Kafka
-client sends, is not read either.
+The hellos are plaintext: they select the secrets in the key log and the cipher suite. Each direction then
+goes through these states:
+
+    state      its records                                         next state
+    ---------  --------------------------------------------------  -------------------------------------------
+    PLAINTEXT  hellos, tickets and ChangeCipherSpec are read, all  KEYLESS at its first protected record: in
+               other handshake messages are skipped                TLS 1.3 the first APPLICATION_DATA behind
+                                                                   the ServerHello, in TLS 1.2 the first
+                                                                   behind its ChangeCipherSpec
+    KEYLESS    `awaits_key`: the caller holds them                 KEYED when the key log has the secrets of
+                                                                   both directions (`has_keys`)
+    KEYED      TLS 1.3: those that the keys do not open are of     READING at the first record that opens
+               the handshake, and are skipped                      (`has_begun`)
+    READING    `read`: each opens with the next number; behind a   SEEKING when bytes are lost
+               KeyUpdate the keys are new and numbers begin at 0
+    SEEKING    `resume`: a candidate is tried with the number of   READING at the first candidate that opens
+               each record that may have been lost
+
+Lost bytes lead to SEEKING from every state behind the hellos. The caller notices them and keeps this state
+(`RecordReader.is_seeking`). UnreadableError ends the session in any state; its `TlsOutcome` says why.
+
+A key log has secrets for each connection, even if it resumes a session, with one exception: a JVM agent logs
+those of TLS 1.2 once per session ID. A client that resumes such a session by a ticket sends another ID, so
+the session remembers which ticket belongs to which ID. Early data (RFC 8446 section 2.3), which no Kafka
+client sends, is not decrypted.
 """
 
 from __future__ import annotations
@@ -12,29 +32,139 @@ from __future__ import annotations
 import enum
 from typing import Final, NamedTuple
 
-from decoders.tls.cipher_suites import CipherSuite, cipher_suite
 from decoders.tls.handshake import (
     TLS_1_3,
     ClientHello,
     HandshakeError,
+    HandshakeMessage,
+    HandshakeMessages,
     HandshakeType,
-    Message,
-    Messages,
     ServerHello,
     read_client_hello,
     read_new_session_ticket,
     read_server_hello,
 )
 from decoders.tls.key_log import MASTER_SECRET, KeyLog
-from decoders.tls.key_schedule import session_keys
-from decoders.tls.outcome import Outcome, UnreadableError
-from decoders.tls.protection import Opened
-from decoders.tls.receiver import Receiver
+from decoders.tls.outcome import TlsOutcome, UnreadableError
+from decoders.tls.protection import (
+    CipherSuite,
+    Plaintext,
+    Protection,
+    TrafficKeys,
+    cipher_suite,
+    next_secret,
+    session_keys,
+    traffic_keys,
+)
 from decoders.tls.records import ContentType, TlsRecord
+
+MAX_LOST_RECORDS: Final = 1024
+"""Record numbers that are tried for the first record after lost bytes."""
+MAX_ATTEMPTS: Final = 4 * MAX_LOST_RECORDS
+"""Decryptions that may fail after lost bytes before the connection counts as unreadable."""
+MAX_HANDSHAKE_RECORDS: Final = 64
+"""Records of the handshake that may precede the first record of a TLS 1.3 direction that can be read."""
+_MAX_UNSEEN_RECORDS = 64
+"""Record numbers that are tried with the next keys, in case a KeyUpdate was lost."""
+
+
+class Receiver:
+    """One direction with the keys that protect its application data: the states KEYED, READING and SEEKING.
+
+    TLS 1.3 protects the rest of its handshake with other keys. Its records are not read: they are all records
+    before the first one that these keys open.
+    """
+
+    def __init__(self, suite: CipherSuite, keys: TrafficKeys, secret: bytes | None = None) -> None:
+        """Begin at record 0. `secret` is the traffic secret of TLS 1.3, which key updates continue from."""
+        self._suite = suite
+        self._secret = secret
+        self.protection = Protection(suite, keys)
+        """The keys of the next record."""
+        self.number = 0
+        """The number of the next record."""
+        self._messages = HandshakeMessages()
+        self._skipped = 0
+        self._attempts = 0
+        self.has_begun = False
+        """Whether a record was decrypted."""
+
+    @classmethod
+    def of_secret(cls, suite: CipherSuite, secret: bytes) -> Receiver:
+        """Return the receiver of a TLS 1.3 direction."""
+        return cls(suite, traffic_keys(suite, secret), secret)
+
+    def read(self, record: TlsRecord) -> Plaintext | None:
+        """Return the content of the next record, None if it is of the handshake. Raises UnreadableError."""
+        opened = self.protection.open(record, self.number)
+        if opened is None:
+            self._skipped += 1
+            if self._secret is None or self.has_begun or self._skipped > MAX_HANDSHAKE_RECORDS:
+                raise UnreadableError(TlsOutcome.LOST_RECORD_NUMBERS)
+            return None
+        self.number += 1
+        self._follow(opened)
+        return opened
+
+    def resume(self, record: TlsRecord, max_lost: int) -> Plaintext | None:
+        """Return the content of the first record after lost ones, None if the candidate is no record.
+
+        `max_lost` is how many records may have been lost. Raises UnreadableError after too many attempts.
+        """
+        numbers = range(self.number, self.number + min(max_lost, MAX_LOST_RECORDS) + 1)
+        opened = self._open(record, numbers)
+        if opened is None and self.has_begun and self._secret is not None:
+            opened = self._resume_updated(record, max_lost)
+        if opened is not None:
+            self._attempts = 0
+            self._messages = HandshakeMessages()
+            self._follow(opened)
+        return opened
+
+    def _resume_updated(self, record: TlsRecord, max_lost: int) -> Plaintext | None:
+        """Try the next keys: a KeyUpdate may be among the lost records."""
+        before = self._secret, self.protection, self.number
+        self._update()
+        opened = self._open(record, range(min(max_lost, _MAX_UNSEEN_RECORDS)))
+        if opened is None:
+            self._secret, self.protection, self.number = before
+        return opened
+
+    def _open(self, record: TlsRecord, numbers: range) -> Plaintext | None:
+        for number in numbers:
+            opened = self.protection.open(record, number)
+            if opened is not None:
+                self.number = number + 1
+                return opened
+            self._attempts += 1
+            if self._attempts > MAX_ATTEMPTS:
+                raise UnreadableError(TlsOutcome.LOST_RECORD_NUMBERS)
+        return None
+
+    def _follow(self, opened: Plaintext) -> None:
+        """Change the keys behind a KeyUpdate. Raises UnreadableError if a new handshake begins."""
+        self.has_begun = True
+        if opened.content_type == ContentType.CHANGE_CIPHER_SPEC:
+            # A renegotiation of TLS 1.2, whose client random is encrypted. Kafka never renegotiates.
+            raise UnreadableError(TlsOutcome.LOST_RECORD_NUMBERS)
+        if opened.content_type != ContentType.HANDSHAKE or self._secret is None:
+            return
+        try:
+            messages = self._messages.push(opened.data)
+        except HandshakeError:
+            raise UnreadableError(TlsOutcome.LOST_RECORD_NUMBERS) from None
+        if any(message.type == HandshakeType.KEY_UPDATE for message in messages):
+            self._update()
+
+    def _update(self) -> None:
+        assert self._secret is not None
+        self._secret = next_secret(self._suite, self._secret)
+        self.protection = Protection(self._suite, traffic_keys(self._suite, self._secret))
+        self.number = 0
 
 
 class Side(enum.IntEnum):
-    """Who has sent a record."""
+    """The sender of a record."""
 
     CLIENT = 0
     SERVER = 1
@@ -47,10 +177,10 @@ _TRAFFIC_SECRETS: Final = {
 
 
 class Content(NamedTuple):
-    """Application data that a record has, which begins in its fragment at `begin`.
+    """The application data of a record. In the record's fragment it begins at `begin`.
 
-    `is_read` is false if the record may hold application data that cannot be decrypted. `closes` is true of
-    the alert close_notify, behind which its side sends nothing more (RFC 8446 section 6.1).
+    `is_read` is false if the record may hold application data that cannot be decrypted. `closes` marks the
+    alert close_notify, the last record of its side (RFC 8446 section 6.1).
     """
 
     data: bytes
@@ -68,51 +198,47 @@ _UNREAD: Final = Content(b"", 0, is_read=False)
 
 
 class Session:
-    """Follows one connection from its first record. Holds its secrets, until `close`."""
+    """Follows one connection from its first record. Holds its secrets until `close`."""
 
     def __init__(self, key_log: KeyLog) -> None:
         self._key_log = key_log
         self._searched: int | None = None
         """The version of the key log that had no secrets of the connection."""
-        self._messages = {side: Messages() for side in Side}
-        """Of the sides of which more is to be read."""
+        self._messages = {side: HandshakeMessages() for side in Side}
+        """By side; a side of which no further message is needed is removed."""
         self._client_hello: ClientHello | None = None
         self._server_hello: ServerHello | None = None
         self._suite: CipherSuite | None = None
         self._changed: set[Side] = set()
-        """The sides whose ChangeCipherSpec was read: their records are protected from there in TLS 1.2."""
-        self._receivers: dict[Side, Receiver] | None = None
+        """The sides whose ChangeCipherSpec was read: in TLS 1.2 their records are protected from there on."""
+        self.receivers: dict[Side, Receiver] | None = None
+        """By side; None as long as the secrets are not known."""
 
     @property
     def is_read(self) -> bool:
         """Whether a record was decrypted."""
-        return self._receivers is not None and any(each.has_begun for each in self._receivers.values())
+        return self.receivers is not None and any(each.has_begun for each in self.receivers.values())
 
     @property
     def has_hellos(self) -> bool:
-        """Whether it is known how the records are protected."""
+        """Whether the cipher suite is known."""
         return self._suite is not None
 
     @property
     def held(self) -> int:
-        """Bytes of handshake messages that are not complete so far."""
+        """Bytes of incomplete handshake messages."""
         return sum(messages.held for messages in self._messages.values())
 
-    @property
-    def receivers(self) -> dict[Side, Receiver] | None:
-        """What reads the protected records of each side, None without secrets."""
-        return self._receivers
-
     def awaits_key(self, side: Side, record: TlsRecord) -> bool:
-        """Whether a record is protected, and the key log has no secret that opens it so far."""
+        """Whether a record is protected, and the key log has no secrets for it."""
         return self._is_protected(side, record) and not self.has_keys()
 
     def has_keys(self) -> bool:
         """Whether the key log has, or had, the secrets of both directions."""
-        if self._receivers is None and self._searched != self._key_log.version:
+        if self.receivers is None and self._searched != self._key_log.version:
             self._searched = self._key_log.version
-            self._receivers = self._find_keys()
-        return self._receivers is not None
+            self.receivers = self._find_keys()
+        return self.receivers is not None
 
     def read(self, side: Side, record: TlsRecord) -> Content:
         """Return the content of the next record of a side. Raises UnreadableError."""
@@ -123,31 +249,31 @@ class Session:
             if self._suite is not None:
                 self._messages.pop(side, None)
         elif self._suite is not None and self._suite.is_tls_1_3:
-            # Behind the hellos all else is encrypted, and such records say APPLICATION_DATA.
-            raise UnreadableError(Outcome.LOST_RECORD_NUMBERS)
+            # Behind the hellos all records are encrypted, and say APPLICATION_DATA.
+            raise UnreadableError(TlsOutcome.LOST_RECORD_NUMBERS)
         elif record.content_type == ContentType.HANDSHAKE:
             self._read_handshake(side, record.fragment)
         elif record.content_type == ContentType.APPLICATION_DATA:
             if not self._has_early_data(side):
-                raise UnreadableError(Outcome.NO_HANDSHAKE)
+                raise UnreadableError(TlsOutcome.NO_HANDSHAKE)
             return _UNREAD
         return NOTHING
 
     def resume(self, side: Side, record: TlsRecord, max_lost: int) -> Content | None:
-        """Return the content of the first record after lost ones, None if this is not one.
+        """Return the content of the first record after lost ones, None if the candidate is no record.
 
         `max_lost` is how many records may have been lost. Raises UnreadableError.
         """
-        assert self._receivers is not None
-        opened = self._receivers[side].resume(record, max_lost)
+        assert self.receivers is not None
+        opened = self.receivers[side].resume(record, max_lost)
         if opened is None:
             return None
         self._changed.add(side)
         return _content_of(opened)
 
     def close(self) -> None:
-        """Drop the secrets: the connection has ended, or is not read any more."""
-        self._receivers = None
+        """Drop the secrets: no further record is read."""
+        self.receivers = None
         if self._client_hello is not None:
             self._key_log.forget(self._client_hello.random)
 
@@ -163,8 +289,8 @@ class Session:
         return side is Side.CLIENT and hello is not None and hello.offers_early_data
 
     def _read_protected(self, side: Side, record: TlsRecord) -> Content:
-        assert self._receivers is not None
-        opened = self._receivers[side].read(record)
+        assert self.receivers is not None
+        opened = self.receivers[side].read(record)
         if opened is None:
             return _UNREAD if self._has_early_data(side) else NOTHING
         return _content_of(opened)
@@ -184,11 +310,11 @@ class Session:
                     self._read_of_server(message)
         except HandshakeError:
             if self._suite is None:
-                raise UnreadableError(Outcome.NO_HANDSHAKE) from None
-            # A certificate that is too long: a ticket behind it is not seen.
+                raise UnreadableError(TlsOutcome.NO_HANDSHAKE) from None
+            # A certificate that is too long. A ticket behind it is missed.
             self._messages.pop(side, None)
 
-    def _read_of_server(self, message: Message) -> None:
+    def _read_of_server(self, message: HandshakeMessage) -> None:
         if self._suite is None and message.type == HandshakeType.SERVER_HELLO:
             self._choose(read_server_hello(message.body))
         elif self._suite is not None and message.type == HandshakeType.NEW_SESSION_TICKET:
@@ -202,14 +328,14 @@ class Session:
         self._server_hello = hello
         self._suite = cipher_suite(hello.version, hello.cipher_suite)
         if self._client_hello is None:
-            raise UnreadableError(Outcome.NO_HANDSHAKE)
+            raise UnreadableError(TlsOutcome.NO_HANDSHAKE)
         if self._suite is None:
-            raise UnreadableError(Outcome.UNSUPPORTED_SUITE)
+            raise UnreadableError(TlsOutcome.UNSUPPORTED_SUITE)
         if self._suite.is_tls_1_3:
             self._messages.clear()
 
     def _session_id(self) -> bytes:
-        """Return the ID by which a key log knows the session, empty if it knows none so.
+        """Return the session ID to look up in a key log, empty for TLS 1.3: nothing logs that by session ID.
 
         A server that resumes the session of a ticket repeats the ID that the client has chosen (RFC 5077
         section 3.4).
@@ -240,8 +366,8 @@ class Session:
         return {side: Receiver(suite, of_side) for side, of_side in zip(Side, keys, strict=True)}
 
 
-def _content_of(opened: Opened) -> Content:
-    """Return the content of a record that was decrypted."""
+def _content_of(opened: Plaintext) -> Content:
+    """Return the application data of a decrypted record."""
     if opened.content_type == ContentType.APPLICATION_DATA:
         return Content(opened.data, opened.begin, is_read=True)
     is_close_notify = opened.content_type == ContentType.ALERT and opened.data[1:] == bytes([_CLOSE_NOTIFY])

@@ -1,20 +1,100 @@
 """Which segments begin a connection that is followed, and which of its sides is the server.
 
 The server is the side whose port is watched. Without ports it is the side that receives the SYN or, if a
-connection was joined mid-stream, the side that receives bytes that decode as a request.
+connection was joined mid-stream, the side that receives bytes that decode as a request. A segment begins no
+connection if it belongs to one that was closed a short while ago: closed connections are remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
 
 from decoders.tls.key_log import KeyLog
-from decoders.wire.closed_connections import ClosedConnections, ConnectionKey
+from decoders.wire.closing import Ends
 from decoders.wire.connection import Connection
 from decoders.wire.frame_detector import FrameDetector
-from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.recorder import Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
+from decoders.wire.transport import ClientSyn
+
+TIME_WAIT = 60 * 1_000_000_000
+"""Nanoseconds for which a closed connection is remembered: as long as Linux keeps the state TIME_WAIT."""
+
+ConnectionKey = tuple[SocketAddress, SocketAddress]
+"""Client and server."""
+
+
+class _ClosedConnection(NamedTuple):
+    """A closed connection. `closed_at` is in nanoseconds since the epoch."""
+
+    client_syn: ClientSyn | None
+    closed_at: int
+    ends: Ends
+
+    def is_contradicted_by(self, connection: Connection, segment: Segment) -> bool:
+        """Whether a segment shows that it goes on. `connection` is a new one between the same sockets."""
+        age = segment.captured_at - self.closed_at
+        return self.ends.contradicts(connection.direction(segment), segment, age)
+
+
+class ClosedConnections:
+    """Remembers the latest closed connections, at most `limit`, one of each client and server.
+
+    `before_use` is called before a lookup and before a connection of the tracker is added, so that another
+    tracker can first add the connections that it saw end earlier.
+    """
+
+    def __init__(self, limit: int, before_use: Callable[[], None] | None = None) -> None:
+        self._limit = limit
+        self._before_use = before_use
+        self._closed: OrderedDict[ConnectionKey, _ClosedConnection] = OrderedDict()
+
+    @property
+    def keys(self) -> Collection[ConnectionKey]:
+        """Client and server of each, in the order of their ends."""
+        return self._up_to_date().keys()
+
+    def add(self, connection: Connection, closed_at: int, ends: Ends) -> None:
+        """Remember a connection of the tracker."""
+        self._up_to_date()
+        self.remember(connection.client, connection.server, connection.client_syn, closed_at, ends)
+
+    def remember(
+        self,
+        client: SocketAddress,
+        server: SocketAddress,
+        client_syn: ClientSyn | None,
+        closed_at: int,
+        ends: Ends,
+    ) -> None:
+        """Remember a connection that ended before all that are added later."""
+        key = client, server
+        self._closed[key] = _ClosedConnection(client_syn, closed_at, ends)
+        self._closed.move_to_end(key)
+        if len(self._closed) > self._limit:
+            self._closed.popitem(last=False)
+
+    def has_straggler(self, connection: Connection, segment: Segment) -> bool:
+        """Whether a segment belongs to the closed connection between the same sockets, not to a new one."""
+        closed = self._up_to_date().get((connection.client, connection.server))
+        if closed is None:
+            return False
+        if segment.flags & TcpFlag.SYN:
+            is_straggler = connection.repeats(segment, closed.client_syn)
+        else:
+            is_straggler = segment.captured_at - closed.closed_at <= TIME_WAIT
+        if is_straggler and closed.is_contradicted_by(connection, segment):
+            connection.ledger.contradict(Contradiction.CLOSE)
+            return False
+        return is_straggler
+
+    def _up_to_date(self) -> OrderedDict[ConnectionKey, _ClosedConnection]:
+        if self._before_use:
+            self._before_use()
+        return self._closed
 
 
 class Admission:
@@ -42,7 +122,7 @@ class Admission:
         self._closed = closed
 
     def admit(self, segment: Segment) -> Connection | None:
-        """Return a new connection for a segment that belongs to none, None if it does not show one."""
+        """Return a new connection for a segment that belongs to none, None if it does not begin one."""
         key = self._orient(segment)
         if isinstance(key, SkipReason):
             self._skip(key, segment)
@@ -55,7 +135,7 @@ class Admission:
         return None
 
     def connection(self, client: SocketAddress, server: SocketAddress) -> Connection:
-        """Return a new connection. If secrets are expected its TLS is decrypted."""
+        """Return a new connection. Its TLS is decrypted if secrets are expected."""
         ledger = self._port_ledgers.get(server.port, self._ledger)
         expects_secrets = self._key_log is not None and self._key_log.is_expected
         key_log = self._key_log if expects_secrets else None

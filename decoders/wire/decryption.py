@@ -1,28 +1,33 @@
 """Between the streams of a connection and its Kafka layer: TLS records in, plaintext out.
 
-A connection whose client begins with a ClientHello is TLS; any other passes as it is. Each byte of plaintext
-comes out with the capture time, position and acknowledgment of the segment that carried it, so frames, times
-and evidence are those that the same connection has without TLS.
+    state      meaning                                          next state
+    ---------  -----------------------------------------------  ----------------------------------------------
+    DETECTING  the client's first bytes are held                TLS if they are a ClientHello, else OVER
+    TLS        records are read as they complete (`Session`)    AWAITING at a record whose key is not known
+    AWAITING   bytes are held, at most MAX_KEY_HELD, and until  TLS when the key log has the secrets, OVER if
+               the tracker gives up after MAX_KEY_WAIT          they do not come
+    OVER       `is_over`: bytes pass as they are                none: the caller drops the decryption
 
-While the key log has no secrets of a connection, its bytes are held, up to MAX_KEY_HELD, and until the
-tracker asks to give up, after MAX_KEY_WAIT. After lost bytes the next record is found by decryption. How much
-plaintext was lost is not known, so the Kafka layer looks for the next frame at the beginnings of records.
+TLS also leads to OVER when the session turns out to be unreadable. An `Unreadable` is then passed on.
+
+Each byte of plaintext has the capture time, position and acknowledgment of the segment that carried it, so
+frames, times and evidence are those that the same connection has without TLS. After lost bytes the next
+record is found by decryption. The size of the lost plaintext is not known, so the Kafka layer looks for the
+next frame at the beginnings of records.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
-from decoders.tls.outcome import Outcome, UnreadableError
-from decoders.tls.receiver import Receiver
+from decoders.tls.outcome import TlsOutcome, UnreadableError
 from decoders.tls.records import BrokenRecordError, TlsRecord, begins_with_client_hello
-from decoders.tls.session import Content, Session, Side
-from decoders.wire.assembly import PREFIX
-from decoders.wire.decrypted import CloseNotify, Passed, RecordsSnapshot, Unreadable
+from decoders.tls.session import Content, Receiver, Session, Side
+from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.record_stream import RecordStream
 from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
@@ -34,8 +39,44 @@ MAX_KEY_HELD: Final = 1024 * 1024
 _SIDES: Final = {Direction.TO_BROKER: Side.CLIENT, Direction.TO_CLIENT: Side.SERVER}
 
 
+class Unreadable(NamedTuple):
+    """The connection cannot be decrypted from here on.
+
+    `beginning` has the client's first bytes. `captured_at` and `position` are those of the packet that shows
+    it.
+    """
+
+    beginning: bytes
+    captured_at: int
+    position: int
+
+
+class CloseNotify(NamedTuple):
+    """A side sends nothing more. `position` is that of the packet with its alert."""
+
+    position: int
+
+
+Decrypted = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify
+
+
+class RecordsSnapshot(NamedTuple):
+    """Where the records of a connection stand while another tracker reads them.
+
+    By direction: the number of the next record, how many bytes of it are held, and in how many pieces.
+    `explicit_nonce` is how many bytes of a fragment precede its ciphertext; `hides_type` means that the
+    record's type is encrypted.
+    """
+
+    numbers: dict[Direction, int]
+    held: dict[Direction, int]
+    pieces: dict[Direction, int]
+    explicit_nonce: int
+    hides_type: bool
+
+
 class Decryption:
-    """Decrypts one connection. Once `is_over`, bytes pass as they are, and `close` must be called."""
+    """Decrypts one connection. `close` must be called once `is_over`."""
 
     def __init__(self, key_log: KeyLog, ledger: Ledger) -> None:
         self.is_over = False
@@ -43,7 +84,7 @@ class Decryption:
         self._ledger = ledger
         self._session: Session | None = None
         self._opening: list[Chunk] = []
-        """The client's first chunks, until it is known whether they begin a ClientHello."""
+        """The client's first chunks, as long as they may begin a ClientHello."""
         self._beginning = b""
         self._streams = {direction: RecordStream() for direction in _SIDES}
         self._is_read = False
@@ -54,7 +95,7 @@ class Decryption:
         self._waits_since = 0
         self._latest = (Direction.TO_BROKER, 0, 0)
 
-    def process(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
+    def process(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Decrypted]]:
         """Process the next bytes or the next gap of a direction."""
         self._latest = direction, event.captured_at, event.position
         if self._session is None:
@@ -67,29 +108,29 @@ class Decryption:
         else:
             yield from self._read(direction, event)
 
-    def try_keys(self) -> Iterator[tuple[Direction, Passed]]:
-        """Go on if bytes are held and the secrets are known meanwhile."""
+    def try_keys(self) -> Iterator[tuple[Direction, Decrypted]]:
+        """Read what is held, if the secrets are known by now."""
         if self._session is not None and self._awaiting is not None and self._session.has_keys():
             yield from self._go_on()
 
-    def give_up_keys(self) -> Iterator[tuple[Direction, Passed]]:
-        """Wait no longer: the secrets have not come in time."""
+    def give_up_keys(self) -> Iterator[tuple[Direction, Decrypted]]:
+        """Stop waiting for the secrets."""
         if self._awaiting is not None and not self.is_over:
-            yield from self._give_up(Outcome.NO_KEY)
+            yield from self._give_up(TlsOutcome.NO_KEY)
 
-    def finish(self) -> Iterator[tuple[Direction, Passed]]:
-        """Pass on what is left: no more bytes will be captured."""
+    def finish(self) -> Iterator[tuple[Direction, Decrypted]]:
+        """Pass on all held bytes: no more will be captured."""
         if self._session is None:
             yield from self._pass_opening()
         elif self._awaiting is not None:
-            yield from self._go_on() if self._session.has_keys() else self._give_up(Outcome.NO_KEY)
+            yield from self._go_on() if self._session.has_keys() else self._give_up(TlsOutcome.NO_KEY)
         elif not self._session.has_hellos:
-            yield from self._give_up(Outcome.NO_HANDSHAKE)
+            yield from self._give_up(TlsOutcome.NO_HANDSHAKE)
         self.is_over = True
 
     def close(self) -> None:
-        """Drop the secrets, and count what is held as encrypted."""
-        # What was dropped is not counted so far if it turned out that no record follows lost bytes.
+        """Drop the secrets, and count all held bytes as encrypted."""
+        # Includes dropped bytes that were not counted, because no record was found behind lost bytes.
         held = sum(stream.uncounted for stream in self._streams.values())
         held += sum(len(event.payload) for _, event in self._held if isinstance(event, Chunk))
         held += sum(len(chunk.payload) for chunk in self._opening)
@@ -102,12 +143,12 @@ class Decryption:
 
     @property
     def awaits_key_since(self) -> int | None:
-        """The capture time since which bytes wait for their key, None if none do."""
+        """The capture time since which bytes wait for their key, None if none wait."""
         return None if self._awaiting is None else self._waits_since
 
     @property
     def held(self) -> int:
-        """Bytes of memory that incomplete records and bytes without a key take, roughly."""
+        """Bytes of memory of incomplete records and of bytes that wait for their key, roughly."""
         held = self._held_cost + (self._session.held if self._session else 0)
         for stream in self._streams.values():
             held += stream.held_cost
@@ -116,12 +157,12 @@ class Decryption:
         return held
 
     def stream(self, direction: Direction) -> RecordStream:
-        """Return the records of a direction; what waits for its key is behind them."""
+        """Return the records of a direction that precede the bytes without a key."""
         return self._streams[direction]
 
     @property
     def can_be_read_ahead(self) -> bool:
-        """Whether nothing but the next record of either direction is awaited, and their keys are known."""
+        """Whether both keys are known, and only the next record of either direction is awaited."""
         if not self._has_begun:
             return False
         waits = self.is_over or self._awaiting is not None or self._held
@@ -134,7 +175,7 @@ class Decryption:
         return receivers is not None and all(receiver.has_begun for receiver in receivers.values())
 
     def receiver(self, direction: Direction) -> Receiver:
-        """Return what reads the records of a direction of a connection that can be read ahead."""
+        """Return the receiver of a direction of a connection that can be read ahead."""
         assert self._session is not None
         assert self._session.receivers is not None
         return self._session.receivers[_SIDES[direction]]
@@ -144,16 +185,16 @@ class Decryption:
         receivers = {direction: self.receiver(direction) for direction in _SIDES}
         held = {direction: stream.held for direction, stream in self._streams.items()}
         pieces = {direction: stream.pieces for direction, stream in self._streams.items()}
-        layout = receivers[Direction.TO_BROKER]
+        layout = receivers[Direction.TO_BROKER].protection
         numbers = {direction: receiver.number for direction, receiver in receivers.items()}
         return RecordsSnapshot(numbers, held, pieces, layout.explicit_nonce, layout.hides_type)
 
     def restore(self, snapshot: RecordsSnapshot) -> None:
-        """Continue from a snapshot, once the streams go on where another tracker has read records since."""
+        """Continue from a snapshot. The streams must go on where the other tracker has stopped (`go_on`)."""
         for direction, number in snapshot.numbers.items():
             self.receiver(direction).number = number
 
-    def _detect(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
+    def _detect(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Decrypted]]:
         """Find out whether the client begins with a ClientHello."""
         if isinstance(event, Gap) or direction is Direction.TO_CLIENT:
             yield from self._pass_opening()
@@ -161,16 +202,16 @@ class Decryption:
             return
         self._opening.append(event)
         beginning = b"".join(chunk.payload for chunk in self._opening)
-        verdict = begins_with_client_hello(beginning)
-        if verdict is False:
+        is_client_hello = begins_with_client_hello(beginning)
+        if is_client_hello is False:
             yield from self._pass_opening()
-        elif verdict:
+        elif is_client_hello:
             self._session, self._beginning = Session(self._key_log), beginning[:PREFIX]
             opening, self._opening = self._opening, []
             self._held.extend((direction, chunk) for chunk in opening)
             yield from self._read_held()
 
-    def _pass_opening(self) -> Iterator[tuple[Direction, Passed]]:
+    def _pass_opening(self) -> Iterator[tuple[Direction, Decrypted]]:
         self.is_over = True
         opening, self._opening = self._opening, []
         for chunk in opening:
@@ -180,26 +221,28 @@ class Decryption:
         self._held.append((direction, event))
         self._held_cost += PIECE_COST + (len(event.payload) if isinstance(event, Chunk) else 0)
 
-    def _go_on(self) -> Iterator[tuple[Direction, Passed]]:
-        """Read what was held."""
+    def _go_on(self) -> Iterator[tuple[Direction, Decrypted]]:
+        """Leave the state AWAITING: read the held bytes."""
         direction, self._awaiting = self._awaiting, None
         assert direction is not None
         yield from self._guarded(self._drain(direction))
         yield from self._read_held()
         self._held_cost = 0
 
-    def _read_held(self) -> Iterator[tuple[Direction, Passed]]:
+    def _read_held(self) -> Iterator[tuple[Direction, Decrypted]]:
         while self._held and not self.is_over and self._awaiting is None:
             yield from self._read(*self._held.popleft())
 
-    def _read(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Passed]]:
+    def _read(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Decrypted]]:
         if isinstance(event, Gap):
             yield from self._guarded(self._lose(direction, event))
         else:
             self._streams[direction].push(event)
             yield from self._guarded(self._drain(direction))
 
-    def _guarded(self, passed: Iterator[tuple[Direction, Passed]]) -> Iterator[tuple[Direction, Passed]]:
+    def _guarded(
+        self, passed: Iterator[tuple[Direction, Decrypted]]
+    ) -> Iterator[tuple[Direction, Decrypted]]:
         """Pass on until the connection turns out to be unreadable."""
         assert self._session is not None
         try:
@@ -208,23 +251,25 @@ class Decryption:
             yield from self._give_up(error.outcome)
         except BrokenRecordError:
             has_hellos = self._session.has_hellos
-            yield from self._give_up(Outcome.LOST_RECORD_NUMBERS if has_hellos else Outcome.NO_HANDSHAKE)
+            yield from self._give_up(
+                TlsOutcome.LOST_RECORD_NUMBERS if has_hellos else TlsOutcome.NO_HANDSHAKE
+            )
 
-    def _give_up(self, outcome: Outcome) -> Iterator[tuple[Direction, Passed]]:
+    def _give_up(self, outcome: TlsOutcome) -> Iterator[tuple[Direction, Decrypted]]:
         self.is_over = True
         self._ledger.count_tls(outcome)
         direction, captured_at, position = self._latest
         yield direction, Unreadable(self._beginning, captured_at, position)
 
-    def _lose(self, direction: Direction, gap: Gap) -> Iterator[tuple[Direction, Passed]]:
+    def _lose(self, direction: Direction, gap: Gap) -> Iterator[tuple[Direction, Decrypted]]:
         assert self._session is not None
         if not self._session.has_hellos:
-            raise UnreadableError(Outcome.NO_HANDSHAKE)
+            raise UnreadableError(TlsOutcome.NO_HANDSHAKE)
         self._streams[direction].lose(gap.size)
         self._count_dropped(direction)
         yield direction, UnsizedGap(gap.captured_at, gap.position)
 
-    def _drain(self, direction: Direction) -> Iterator[tuple[Direction, Passed]]:
+    def _drain(self, direction: Direction) -> Iterator[tuple[Direction, Decrypted]]:
         """Decrypt the records that are complete."""
         session, stream, side = self._session, self._streams[direction], _SIDES[direction]
         assert session is not None
@@ -245,11 +290,11 @@ class Decryption:
 
     def _pass_content(
         self, direction: Direction, record: TlsRecord, content: Content
-    ) -> Iterator[tuple[Direction, Passed]]:
+    ) -> Iterator[tuple[Direction, Decrypted]]:
         assert self._session is not None
         if not self._is_read and self._session.is_read:
             self._is_read = True
-            self._ledger.count_tls(Outcome.READ)
+            self._ledger.count_tls(TlsOutcome.READ)
         overhead = record.end - record.offset - len(content.data)
         self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)
         stream = self._streams[direction]

@@ -12,12 +12,11 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
-from decoders.codec.request import read_request
+from decoders.codec.request import expects_response, read_request
 from decoders.codec.response import read_response
 from decoders.protocol import API_VERSIONS, PRODUCE
 from decoders.schema.registry import Schemas
-from decoders.wire.assembly import MAX_FRAME, PREFIX
-from decoders.wire.framing import OPENING
+from decoders.wire.framing import MAX_FRAME, OPENING_SIZE, PREFIX
 from decoders.wire.pairing import RequestInFlight
 
 MAX_RESUMED_FRAME = 1024 * 1024
@@ -33,8 +32,6 @@ SHORTEST_REQUEST = 8
 """Bytes of the shortest request header."""
 _SHORTEST_RESPONSE = 4
 
-ExpectsResponse = Callable[[Schemas, bytes], bool | None]
-"""Returns whether a request frame expects a response, None if its bytes do not show it."""
 ExcludesClient = Callable[[str], bool]
 """Returns whether the connections of a client ID are not watched."""
 FindRequest = Callable[[int], RequestInFlight | None]
@@ -42,18 +39,16 @@ FindRequest = Callable[[int], RequestInFlight | None]
 
 
 class FrameDetector:
-    """Asks the codec on behalf of framing and pairing. No frame is longer than `max_frame` bytes."""
+    """Answers what framing and pairing ask of the codec. No frame is longer than `max_frame` bytes."""
 
     def __init__(
         self,
         schemas: Schemas,
-        expects_response: ExpectsResponse,
         max_frame: int = MAX_FRAME,
         excludes_client: ExcludesClient | None = None,
     ) -> None:
         self.max_frame = max_frame
         self._schemas = schemas
-        self._expects_response = expects_response
         self._excludes_client = excludes_client
 
     def opens(self, data: bytes | bytearray) -> bool | None:
@@ -63,7 +58,7 @@ class FrameDetector:
         (size,) = _SIZE.unpack_from(data)
         if not SHORTEST_REQUEST <= size <= self.max_frame:
             return False
-        if len(data) < OPENING:
+        if len(data) < OPENING_SIZE:
             return None
         (api_key,) = _API_KEY.unpack_from(data, PREFIX)
         return self._schemas.api(api_key) is not None
@@ -96,8 +91,7 @@ class FrameDetector:
             request = find_request(_correlation_id(frame))
             return request is not None and self._is_response_to(request, frame, cut)
 
-        verdict = begins(data)
-        return verdict and _resumes(data, missing, is_response, begins)
+        return begins(data) and _resumes(data, missing, is_response, begins)
 
     def is_api_versions(self, frame: bytes, true_length: int) -> bool:
         """Return whether a frame, whole or cut, decodes as the response to ApiVersions of any version."""
@@ -114,7 +108,7 @@ class FrameDetector:
 
     def expects_response(self, frame: bytes) -> bool | None:
         """Return whether a request expects a response, None if its bytes do not show it."""
-        return self._expects_response(self._schemas, frame)
+        return expects_response(self._schemas, frame)
 
     @property
     def excludes_clients(self) -> bool:

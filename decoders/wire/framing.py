@@ -1,15 +1,28 @@
 """Cuts one direction into length-prefixed frames, and finds frame boundaries again after a gap.
 
-A framer is in one of four states:
+A frame of the Kafka protocol is a signed 32-bit length prefix and as many bytes. An `Assembly` collects the
+bytes of one frame. The `Framer` of a direction is in one of four states:
 
     OPENING ── plausible first request ──► SYNCHRONISED ── boundary lost ──► SEEKING
        │                                        ▲                              │ │
        │                                        └─── a frame is detected ──────┘ │
        └── anything else ──► OPAQUE ◄── another protocol is detected ────────────┘
 
-It stays SYNCHRONISED across a hole inside one frame of known length: that frame is cut at its first missing
-byte, and the next boundary is as certain as before. The caller passes the functions that detect frames: the
-framer knows nothing of Kafka but the length prefix.
+    state         the next bytes                              leaves it for
+    ------------  ------------------------------------------  ----------------------------------------------
+    OPENING       are collected until they show whether they  SYNCHRONISED or OPAQUE, as `opens` says
+                  may begin a request
+    SYNCHRONISED  are assembled into frames                   SEEKING at an impossible length, or at a gap
+                                                              that does not end inside the frame it begins
+                                                              in
+    SEEKING       are collected, and dropped chunk by chunk   SYNCHRONISED if `resumes` detects a frame,
+                  while they do not begin a frame             OPAQUE if `is_other_protocol` is true
+    OPAQUE        are skipped                                 none
+
+The framer stays SYNCHRONISED across a hole inside one frame of known length: that frame is cut at its first
+missing byte, and the next boundary is as certain as before. The caller may `abandon` a direction in any
+state, which makes it OPAQUE. The caller also passes the functions that detect frames: of Kafka, the framer
+knows only the length prefix.
 """
 
 from __future__ import annotations
@@ -19,20 +32,153 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from decoders.wire.assembly import MAX_FRAME, PREFIX, Assembly, AssemblySnapshot, Frame, InvalidSize
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
-OPENING = PREFIX + 2
-"""The most bytes that show whether a connection may begin with a request: a length prefix and an API key."""
+PREFIX = 4
+"""Bytes of the length prefix."""
+MAX_FRAME = 100 * 1024 * 1024
+"""Bytes of the largest request that a broker accepts by default (`socket.request.max.bytes`)."""
+SHORTEST_FRAME = 4
+"""Bytes of a correlation ID. Only a raw SASL token may be shorter."""
+OPENING_SIZE = PREFIX + 2
+"""Bytes that decide whether a connection may begin with a request: a length prefix and an API key."""
 Detect = Callable[[bytes | bytearray], bool | None]
-"""Returns whether bytes begin with a frame, length prefix included; None if more bytes are needed."""
+"""Returns whether bytes begin with a frame (with its length prefix); None if more bytes are needed."""
 DetectCut = Callable[[bytes | bytearray, int], bool | None]
-"""The same for bytes before a gap, whose size is the second argument; 0 if no gap follows."""
+"""The same for bytes before a gap. The second argument is its size, 0 if no gap follows."""
+
+
+class InvalidSize(NamedTuple):
+    """A length prefix that no frame can have.
+
+    `captured_at` and `position` are those of the segment with the prefix's first byte.
+    """
+
+    size: int
+    captured_at: int
+    position: int
+
+
+class Frame(NamedTuple):
+    """A frame without its length prefix.
+
+    `payload` ends before the first byte that was not captured; `true_length` counts all bytes.
+    `captured_at`, `position` and `acknowledgment` are those of the segment with the first byte of the
+    length prefix. `completed_at` is the capture time of the segment with the last byte, `end` the offset in
+    the stream after it, or after its TLS record. Times are nanoseconds since the epoch.
+    """
+
+    payload: bytes
+    true_length: int
+    captured_at: int
+    position: int
+    acknowledgment: int
+    completed_at: int
+    end: int
+
+    def invalid_size(self) -> InvalidSize:
+        """Return the frame's length as an invalid one: the frame is shorter than a correlation ID."""
+        return InvalidSize(self.true_length, self.captured_at, self.position)
+
+
+class AssemblySnapshot(NamedTuple):
+    """The state of an assembly.
+
+    `captured` holds bytes of the length prefix while `size` is None, then bytes of the frame, of which
+    `passed` have passed. The other fields are those of the segment with the first byte of the prefix.
+    """
+
+    size: int | None
+    captured: bytes
+    passed: int
+    captured_at: int
+    position: int
+    acknowledgment: int
+
+
+class Assembly:
+    """Collects the bytes of one frame. `size` is None until the length prefix is complete."""
+
+    def __init__(self, first: Chunk, max_frame: int) -> None:
+        """Begin with the chunk that holds the prefix's first byte. Sizes above `max_frame` are invalid."""
+        self.size: int | None = None
+        self._max_frame = max_frame
+        self._first = first
+        self._bytes = bytearray()
+        self._passed = 0
+
+    @classmethod
+    def of(cls, state: AssemblySnapshot, max_frame: int) -> Assembly:
+        """Restore an assembly from a snapshot."""
+        assembly = cls(Chunk(0, b"", *state[3:], starts_segment=False), max_frame)
+        assembly.size, assembly._passed = state.size, state.passed
+        assembly._bytes += state.captured
+        return assembly
+
+    def snapshot(self) -> AssemblySnapshot:
+        """Return the state of the assembly."""
+        first = self._first
+        place = (first.captured_at, first.position, first.acknowledgment)
+        return AssemblySnapshot(self.size, bytes(self._bytes), self._passed, *place)
+
+    @property
+    def wanted(self) -> int:
+        """The number of bytes that are missing from the prefix, or else from the frame."""
+        return PREFIX - len(self._bytes) if self.size is None else self.size - self._passed
+
+    @property
+    def held(self) -> int:
+        """The number of captured bytes, including those of the prefix."""
+        return len(self._bytes) + (PREFIX if self.size is not None else 0)
+
+    @property
+    def is_impossible(self) -> bool:
+        """Whether no frame can have this size."""
+        return self.size is not None and not 0 <= self.size <= self._max_frame
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every byte of the frame has passed, captured or not."""
+        return self._passed == self.size
+
+    def add(self, piece: bytes) -> bool:
+        """Add at most `wanted` bytes. Returns False if they follow a hole; such bytes are not kept."""
+        if self.size is None:
+            self._bytes += piece
+            if len(self._bytes) == PREFIX:
+                self.size = int.from_bytes(self._bytes, signed=True)
+                self._bytes.clear()
+            return True
+        has_hole = len(self._bytes) < self._passed
+        self._passed += len(piece)
+        if not has_hole:
+            self._bytes += piece
+        return not has_hole
+
+    def skip(self, size: int) -> None:
+        """Leave a hole of at most `wanted` bytes in the frame."""
+        self._passed += size
+
+    def invalid_size(self) -> InvalidSize:
+        """Return the impossible size, and where it was captured."""
+        return InvalidSize(self.size or 0, self._first.captured_at, self._first.position)
+
+    def frame(self, end: int, completed_at: int) -> Frame:
+        """Return the complete frame, which ends at an offset of the stream."""
+        return Frame(
+            payload=bytes(self._bytes),
+            true_length=self.size or 0,
+            captured_at=self._first.captured_at,
+            position=self._first.position,
+            acknowledgment=self._first.acknowledgment,
+            completed_at=completed_at,
+            end=end,
+        )
 
 
 class FramerState(enum.Enum):
-    """What is known of the frame boundaries."""
+    """The states of a framer, as the module describes them."""
 
     OPENING = enum.auto()
     SYNCHRONISED = enum.auto()
@@ -49,7 +195,7 @@ class Loss(NamedTuple):
 
 
 class NoRequest(NamedTuple):
-    """The first bytes of a connection, OPENING at most, which are no request.
+    """The first bytes of a connection, OPENING_SIZE at most, which are no request.
 
     `captured_at` and `position` are those of the segment with the first byte.
     """
@@ -65,8 +211,8 @@ Framed = Frame | Loss | InvalidSize | NoRequest
 class Framer:
     """Cuts one direction into frames.
 
-    The framer calls `opens` in the state OPENING; in SEEKING it calls `resumes` and then `is_other_protocol`,
-    which returns whether bytes show that this is not Kafka; then they are skipped for
+    It calls `opens` in the state OPENING; in SEEKING it calls `resumes` and then `is_other_protocol`, which
+    returns whether bytes belong to another protocol than Kafka. Those are skipped for
     `other_protocol_reason`. Sizes above `max_frame` bytes are invalid.
     """
 
@@ -138,12 +284,12 @@ class Framer:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the frame under assembly and the candidate take."""
+        """Bytes of memory of the frame under assembly and the candidate."""
         assembled = self._assembly.held if self._assembly else 0
         return assembled + 2 * len(self._candidate) + PIECE_COST * len(self._candidate_chunks)
 
     def abandon(self, reason: SkipReason = SkipReason.OPAQUE) -> None:
-        """Skip all further bytes of this direction: it is not Kafka, or it is excluded."""
+        """Enter the state OPAQUE: the direction is not Kafka, or it is excluded."""
         self._opaque_reason = reason
         self._discard(reason)
         self.state = FramerState.OPAQUE
@@ -169,7 +315,7 @@ class Framer:
             if assembly.is_complete:
                 yield self._finish(assembly, chunk.readable_from(at), chunk.captured_at)
                 if self.state is FramerState.OPAQUE:
-                    # The frame has shown that the connection is excluded.
+                    # The caller has excluded the connection because of this frame.
                     self._ledger.skip(self._opaque_reason, len(chunk.payload) - at)
                     return
 
@@ -231,7 +377,7 @@ class Framer:
 
     def _no_request(self) -> NoRequest:
         first = self._candidate_chunks[0]
-        return NoRequest(bytes(self._candidate[:OPENING]), first.captured_at, first.position)
+        return NoRequest(bytes(self._candidate[:OPENING_SIZE]), first.captured_at, first.position)
 
     def _drop_first_chunk(self) -> Loss:
         chunk = self._candidate_chunks.popleft()

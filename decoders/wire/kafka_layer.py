@@ -1,7 +1,26 @@
 """The Kafka layer of one connection: chunks and gaps of both directions → records.
 
 A framer cuts each direction into frames, and the frame recorder makes their records. Where bytes were lost a
-GAP is recorded. Once the connection is opaque, all further bytes are skipped: `opacity` says why.
+GAP is recorded. The connection as a whole is in one of these states:
+
+    state     meaning                                       next state
+    --------  --------------------------------------------  --------------------------------------------------
+    OPENING   the client has not sent anything              KAFKA at a plausible request; OPAQUE at anything
+                                                            else, or if the server sends first
+    SEEKING   it was joined mid-stream, or bytes of a       KAFKA when both directions have a frame boundary;
+              direction were lost                           OPAQUE at TLS records, if no frame was captured
+                                                            before
+    KAFKA     both directions are cut into frames           SEEKING at a loss; OPAQUE if the client is
+                                                            excluded
+    OPAQUE    all further bytes are skipped                 none
+
+`Opacity` keeps the reason why a connection is opaque:
+
+- Another protocol. If the client's first bytes cannot be a request, they are recorded when the connection
+  ends, with whether the server responded: then it speaks that protocol.
+- Encrypted. With a key log, TLS is decrypted below this layer, and what cannot be decrypted is skipped: all
+  that follows unreadable bytes, and the TLS records of a connection that was joined mid-stream.
+- Excluded. The first captured request has an excluded client ID. It is recorded, and a GAP after it.
 """
 
 from __future__ import annotations
@@ -9,16 +28,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from decoders.frame.record import Direction, Kind, Record
-from decoders.wire.assembly import AssemblySnapshot, Frame, InvalidSize
+from decoders.frame.record import Direction, Flag, Kind, Record
+from decoders.tls.outcome import TlsOutcome
+from decoders.tls.records import begins_with_record
 from decoders.wire.frame_detector import FrameDetector
-from decoders.wire.frame_recorder import FrameRecorder
-from decoders.wire.framing import Framed, Framer, FramerState, Loss, NoRequest
-from decoders.wire.latest_api_versions import AcknowledgedBy, ApiVersionsResponse
+from decoders.wire.framing import (
+    PREFIX,
+    AssemblySnapshot,
+    Frame,
+    Framed,
+    Framer,
+    FramerState,
+    InvalidSize,
+    Loss,
+    NoRequest,
+)
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.opacity import Opacity
-from decoders.wire.pairing import RequestsInFlightSnapshot
-from decoders.wire.recorder import Recorder
+from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
+from decoders.wire.pairing import AcknowledgedBy, ApiVersionsResponse, RequestsInFlightSnapshot
+from decoders.wire.recorder import FrameRecorder, Recorder
 from decoders.wire.stream import Chunk, Gap, UnsizedGap
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
@@ -28,9 +56,9 @@ _ORDINARY = ({FramerState.SYNCHRONISED}, {FramerState.OPAQUE})
 
 
 class KafkaLayerSnapshot(NamedTuple):
-    """The state of a Kafka layer that can be offloaded; `frames` are those under assembly.
+    """The state of a Kafka layer that can be offloaded.
 
-    `is_opening` means that the client has not sent anything so far.
+    `is_opening` means that the client has not sent anything. `frames` are those under assembly.
     """
 
     in_flight: RequestsInFlightSnapshot
@@ -43,10 +71,7 @@ class KafkaLayerSnapshot(NamedTuple):
 
 
 class KafkaLayer:
-    """The Kafka layer of one connection. `begin` must be called for a direction before `process`.
-
-    `decrypts` is true if there is a key log.
-    """
+    """Follows both directions of one connection. `begin` must be called for a direction before `process`."""
 
     def __init__(
         self,
@@ -109,7 +134,7 @@ class KafkaLayer:
     def abandon_encrypted(
         self, direction: Direction, beginning: bytes, captured_at: int, position: int
     ) -> Iterator[Record]:
-        """Skip all further bytes: they are encrypted, and cannot be read. `beginning` has the first bytes."""
+        """Skip all further bytes, which cannot be decrypted. `beginning` has the client's first bytes."""
         for framer in self._framers.values():
             framer.close()
             framer.abandon(SkipReason.ENCRYPTED)
@@ -128,16 +153,16 @@ class KafkaLayer:
 
     @property
     def can_be_offloaded(self) -> bool:
-        """Whether its state is ordinary, and no raw SASL tokens are expected.
+        """Whether a flow can hold its state: KAFKA, OPAQUE in both directions, or OPENING.
 
-        Ordinary are: both directions SYNCHRONISED, both OPAQUE, and a client that has not sent anything to a
-        broker that may not have begun either.
+        Raw SASL tokens and a client that is not identified are left to the scalar code.
         """
         states = {framer.state for framer in self._framers.values()}
         if self._awaits_first_request:
             return states <= _BEGINNING and not self._opacity.awaits_client and not self.held
         awaits_client = self._opacity.awaits_client and states == {FramerState.SYNCHRONISED}
-        waits = self._frame_recorder.expects_tokens or awaits_client
+        in_flight = self._frame_recorder.in_flight
+        waits = self._frame_recorder.expects_tokens or awaits_client or not in_flight.can_be_offloaded
         return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not waits
 
     def snapshot(self) -> KafkaLayerSnapshot:
@@ -154,7 +179,7 @@ class KafkaLayer:
         )
 
     def restore(self, snapshot: KafkaLayerSnapshot, *, has_new_frames: bool) -> None:
-        """Continue from a snapshot. `has_new_frames` if another tracker recorded frames since."""
+        """Continue from a snapshot. `has_new_frames` is true if another tracker has recorded frames since."""
         self._frame_recorder.in_flight.restore(snapshot.in_flight)
         self._frame_recorder.api_versions.response = snapshot.api_versions
         if self._awaits_first_request and not snapshot.is_opening:
@@ -167,14 +192,16 @@ class KafkaLayer:
 
     @property
     def held(self) -> int:
-        """Bytes of memory that requests in flight and incomplete frames take, roughly."""
-        held = self._frame_recorder.in_flight.held
-        for framer in self._framers.values():
-            held += framer.held
-        return held
+        """Bytes of memory of requests in flight and incomplete frames, roughly."""
+        return self._frame_recorder.in_flight.held + self.assembled
+
+    @property
+    def assembled(self) -> int:
+        """The bytes of incomplete frames."""
+        return sum(framer.held for framer in self._framers.values())
 
     def record_other_protocol(self, *, has_response: bool) -> Iterator[Record]:
-        """Yield a NOT_KAFKA if the client began with something else than a request."""
+        """Yield a NOT_KAFKA if the client's first bytes are no request."""
         yield from self._opacity.record_other_protocol(has_response=has_response)
 
     def close(self) -> None:
@@ -195,7 +222,7 @@ class KafkaLayer:
         return client is not None and client.state is FramerState.OPENING
 
     def _begins_other_protocol(self, sent: Chunk) -> bool:
-        """Whether bytes of the server show that this is not Kafka: they precede any request, or are TLS."""
+        """Whether the server's bytes show another protocol: they precede any request, or are TLS."""
         if self._awaits_first_request:
             return True
         return sent.offset == 0 and not self.is_opaque and self._opacity.answers_hello(sent.payload)
@@ -234,8 +261,109 @@ class KafkaLayer:
             self._opacity.count_connection()
             for framer in self._framers.values():
                 framer.abandon(self._opacity.reason)
-        # Losses in a row make one GAP; the ledger counts every byte.
+        # Consecutive losses make one GAP; the ledger counts every byte.
         if not self._recorder.just_recorded_gap(direction):
             yield self._recorder.record(
                 Kind.GAP, loss.captured_at, loss.position, direction=direction, true_length=loss.size
             )
+
+
+class Opacity:
+    """Decides whether one connection is opaque, and why. `decrypts` is true if there is a key log.
+
+    The caller sets `is_kafka` when a frame is captured; bytes behind it never count as another protocol.
+    `awaits_client` is true until a request shows whether the client is excluded. `is_encrypted` means that
+    the connection is TLS that is not decrypted.
+    """
+
+    def __init__(
+        self, detector: FrameDetector, ledger: Ledger, recorder: Recorder, *, decrypts: bool
+    ) -> None:
+        self.is_kafka = False
+        self.awaits_client = detector.excludes_clients
+        self.is_excluded = False
+        self.is_encrypted = False
+        self._detector = detector
+        self._ledger = ledger
+        self._recorder = recorder
+        self._decrypts = decrypts
+        self._other_protocol = OtherProtocol.TLS
+        self._no_request: NoRequest | None = None
+
+    @property
+    def reason(self) -> SkipReason:
+        """Why the bytes of an opaque connection are skipped."""
+        if self.is_excluded:
+            return SkipReason.EXCLUDED
+        return SkipReason.ENCRYPTED if self.is_encrypted else SkipReason.OPAQUE
+
+    @property
+    def reason_if_tls(self) -> SkipReason:
+        """Why TLS records are skipped."""
+        return SkipReason.ENCRYPTED if self._decrypts else SkipReason.OPAQUE
+
+    def is_tls(self, data: bytes | bytearray) -> bool | None:
+        """Whether bytes after a gap are TLS records. None if more bytes are needed."""
+        is_tls = not self.is_kafka and begins_with_record(data)
+        if is_tls:
+            self._note_unread_handshake()
+        return is_tls
+
+    def answers_hello(self, beginning: bytes) -> bool:
+        """Whether the server's first bytes answer a ClientHello that was not captured, or not whole."""
+        is_tls = not self.is_kafka and protocol_of(beginning[:PREFIX]) is OtherProtocol.TLS
+        if is_tls:
+            self._note_unread_handshake()
+        return is_tls
+
+    def note_protocol(self, beginning: bytes) -> None:
+        """Note the protocol that these first bytes belong to."""
+        self._other_protocol = protocol_of(beginning[:PREFIX])
+
+    def note_no_request(self, no_request: NoRequest) -> None:
+        """Note the client's first bytes, which are no request."""
+        self.note_protocol(no_request.beginning)
+        self._no_request = None if is_gssapi_token(no_request.beginning) else no_request
+
+    def note_encrypted(self, first: NoRequest) -> None:
+        """Note that the connection is TLS that cannot be decrypted; `first` has its first bytes."""
+        self.is_encrypted = True
+        if not self.is_kafka:
+            self._no_request = first
+
+    def excludes(self, request: Frame) -> bool:
+        """Whether a request has a client ID that is excluded; the first one with a client ID decides."""
+        is_excluded = self._detector.is_excluded(request.payload)
+        self.awaits_client, self.is_excluded = is_excluded is None, is_excluded is True
+        return self.is_excluded
+
+    def count_connection(self) -> None:
+        """Count the connection under the protocol that it carries instead of Kafka."""
+        self._ledger.count_opaque(self._other_protocol)
+
+    def record_other_protocol(self, *, has_response: bool) -> Iterator[Record]:
+        """Yield a NOT_KAFKA if the client's first bytes are no request.
+
+        With a key log a ClientHello counts as answered. Other connections to the same port become Kafka, so
+        one that an overloaded or ending broker leaves unanswered must not be reported as another protocol.
+        """
+        if self._no_request is not None:
+            beginning, captured_at, position = self._no_request
+            is_tls = protocol_of(beginning[:PREFIX]) is OtherProtocol.TLS
+            has_response = has_response or (self._decrypts and is_tls)
+            flags = Flag.NAMED_PORT if self._recorder.is_port_named else Flag.NONE
+            yield self._recorder.record(
+                Kind.NOT_KAFKA,
+                captured_at,
+                position,
+                direction=Direction.TO_BROKER,
+                true_length=PREFIX,
+                frame=beginning[:PREFIX],
+                flags=flags | Flag.RESPONDED if has_response else flags,
+            )
+
+    def _note_unread_handshake(self) -> None:
+        """Count a TLS connection that cannot be decrypted, because its handshake was not captured whole."""
+        if self._decrypts:
+            self.is_encrypted = True
+            self._ledger.count_tls(TlsOutcome.NO_HANDSHAKE)

@@ -15,16 +15,17 @@ import enum
 from collections import Counter
 from dataclasses import dataclass, field
 
-from decoders.tls.outcome import Outcome
+from decoders.tls.outcome import TlsOutcome
 
 
 class SkipReason(enum.StrEnum):
     """Why captured payload bytes are in no frame. The values are part of metrics and reports."""
 
     DUPLICATE = "duplicate"
-    """Its place in the stream had passed: retransmitted, overlapping, or later than a gap."""
+    """At a place that the stream has passed: retransmitted, overlapping, or captured after a gap was
+    noted."""
     CONFLICTING = "conflicting"
-    """Sent again with another value while the byte captured first was still buffered; the first is used."""
+    """Sent again with another value while the byte that was captured first is buffered. The first is used."""
     UNSYNCHRONISED = "unsynchronised"
     """After a gap or a join mid-stream, before the next certain frame boundary."""
     AFTER_HOLE = "after-hole"
@@ -38,15 +39,30 @@ class SkipReason(enum.StrEnum):
     UNFINISHED = "unfinished"
     """In a frame that was never completed."""
     AFTER_CLOSE = "after-close"
-    """In a segment of a connection that is closed."""
+    """In a segment of a connection that is closed, or that the broker has not accepted yet."""
     OWN = "own"
     """On the feeder's own connection to Kafka."""
     EXCLUDED = "excluded"
     """On a connection that the configuration excludes."""
+    GIVEN_UP = "given-up"
+    """From or to a client that is given up, because its packets took the time of all others."""
     OTHER_PORT = "other-port"
     """Between two ports that are not watched."""
     UNORIENTED = "unoriented"
     """Neither port nor SYN nor a request showed which side is the broker."""
+
+
+class Contradiction(enum.StrEnum):
+    """What captured segments say against each other, as only forged or damaged ones do. Part of metrics."""
+
+    RESET = "reset"
+    """A RST that its receiver does not take, or whose connection goes on."""
+    FIN = "fin"
+    """A FIN that its receiver does not take, or behind which its sender sends more."""
+    ACKNOWLEDGMENT = "acknowledgment"
+    """An acknowledgment of bytes that were never sent."""
+    CLOSE = "close"
+    """New bytes on a connection that was closed: it is joined mid-stream."""
 
 
 @dataclass(slots=True)
@@ -55,7 +71,8 @@ class Ledger:
 
     All counts of a connection's ledger are added to the ledger `within` as well. `opaque` counts connections
     that do not carry the Kafka protocol, by the protocol that their first bytes look like. `tls` counts TLS
-    connections by `Outcome`; one that is read, and later cannot be read, counts twice.
+    connections by `TlsOutcome`; one that is read first, and cannot be read later, counts twice.
+    `contradictions` counts segments by `Contradiction`.
     """
 
     within: Ledger | None = None
@@ -64,9 +81,10 @@ class Ledger:
     pending: int = 0
     lost: int = 0
     opaque: Counter[str] = field(default_factory=Counter)
-    tls: Counter[Outcome] = field(default_factory=Counter)
+    tls: Counter[TlsOutcome] = field(default_factory=Counter)
     skipped: Counter[SkipReason] = field(default_factory=Counter)
     packets: Counter[str] = field(default_factory=Counter)
+    contradictions: Counter[Contradiction] = field(default_factory=Counter)
 
     def capture(self, size: int) -> None:
         """Count captured payload, as pending."""
@@ -102,15 +120,21 @@ class Ledger:
         if self.within is not None:
             self.within.count_opaque(protocol)
 
-    def count_tls(self, outcome: Outcome) -> None:
-        """Count what became of a TLS connection."""
+    def count_tls(self, outcome: TlsOutcome) -> None:
+        """Count the outcome of a TLS connection."""
         self.tls[outcome] += 1
         if self.within is not None:
             self.within.count_tls(outcome)
 
+    def contradict(self, contradiction: Contradiction) -> None:
+        """Count a segment that contradicts others."""
+        self.contradictions[contradiction] += 1
+        if self.within is not None:
+            self.within.contradict(contradiction)
+
     @property
     def opaque_connections(self) -> int:
-        """How many connections do not carry the Kafka protocol."""
+        """The number of connections that do not carry the Kafka protocol."""
         return self.opaque.total()
 
     def fates(self) -> dict[str, int]:

@@ -1,17 +1,17 @@
 """Names the protocol that a connection's first bytes belong to, where they are no Kafka request.
 
-The first four bytes are enough for that, and no more are kept: the bytes of other protocols may be secrets.
+The first four bytes are enough. No more are kept, because the bytes of other protocols may be secrets.
 """
 
 from __future__ import annotations
 
 import enum
 
-from decoders.wire.assembly import PREFIX, SHORTEST_FRAME
+from decoders.wire.framing import PREFIX, SHORTEST_FRAME
 
 
 class OtherProtocol(enum.StrEnum):
-    """What the first bytes of a connection look like. The values are part of findings."""
+    """The protocol that first bytes belong to. The values are part of findings."""
 
     HTTP = "HTTP"
     TLS = "TLS"
@@ -29,8 +29,10 @@ _PROXY_HEADERS = frozenset({b"PROX", b"\r\n\r\n"})
 """The beginnings of both versions of the PROXY protocol, sections 2.1 and 2.2."""
 _TLS_HANDSHAKES = frozenset({b"\x16\x03\x00", b"\x16\x03\x01", b"\x16\x03\x02", b"\x16\x03\x03"})
 """A handshake record and its version (RFC 8446 section 5.1), before its length."""
+_TLS_ALERTS = frozenset({b"\x15\x03\x00\x00", b"\x15\x03\x01\x00", b"\x15\x03\x02\x00", b"\x15\x03\x03\x00"})
+"""An alert record, its version, and the first byte of its length, which is 2 (RFC 8446 section 6)."""
 _OUTERMOST = frozenset({-1, -(1 << 31), (1 << 31) - 1})
-"""The numbers that a length becomes where it is missing or overflows: -1 and 2 GiB."""
+"""A missing or overflown length: -1 and 2 GiB."""
 _GSSAPI_TAG = b"\x60"
 """The first byte of a GSSAPI token (RFC 2743 section 3.1)."""
 _TOKEN_SIZES = range(8, 1 << 24)
@@ -45,6 +47,11 @@ def protocol_of(beginning: bytes) -> OtherProtocol:
     if beginning in _PROXY_HEADERS:
         return OtherProtocol.PROXY
     return OtherProtocol.SSH if beginning == b"SSH-" else OtherProtocol.NOISE
+
+
+def is_tls_alert(size: int) -> bool:
+    """Whether an unsigned number that was read as the length of a frame is how a TLS alert begins."""
+    return size.to_bytes(PREFIX) in _TLS_ALERTS
 
 
 def is_broken_length(size: int) -> bool:

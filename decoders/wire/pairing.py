@@ -1,43 +1,58 @@
-"""Which response belongs to which request.
+"""Requests in flight: which response belongs to which request, and what a client knew when it sent one.
 
 A broker responds to the requests of a connection in their order (Kafka protocol guide, "Network"), so the
-requests in flight are a queue, and the correlation ID only confirms the pairing. Once frames may have been
-missed the order proves nothing. Then a response is matched by its correlation ID alone, and a match removes
+requests in flight are a queue, and the correlation ID only confirms the pairing. The order proves nothing
+once frames may have been missed. Then a response is matched by its correlation ID alone, and a match removes
 all earlier requests from the queue.
 
 Correlation IDs may repeat, so such a match may be with the wrong request: the right one may have been missed.
 The order counts again, and a response can be FOREIGN or UNOWED again, only after a match with a request that
-was captured after the last loss. Responses to a client that used an ID twice are not matched by ID at all.
+was captured after the last loss. If a client used an ID twice, no response to it is matched by ID.
 
-A client that does not pipeline sends a request only when every earlier one has its response. `Turn` says
-whether that is so.
+A client that does not pipeline sends a request only when every earlier one has its response. `Turn` follows
+this.
+
+Some rules need to know whether a client had the latest ApiVersions response when it sent a request.
+Acknowledgments, capture times and the requests in flight show it, and the record of the request gets a flag:
+
+    flag      the request was sent
+    --------  ----------------------------------------------------------------------------------------------
+    SETTLED   after the response arrived, and at least SETTLING_TIME after it was captured
+    INFORMED  in turn, after everything that was captured of the broker arrived; and while the client waited
+              for the response, no other request was in flight
+    NONE      before the response arrived, or nothing proves the opposite
 """
 
 from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
-from decoders.frame.record import NO_RECORD, Pairing
+from decoders.frame.record import NO_RECORD, Direction, Flag, Pairing
+from decoders.protocol import API_VERSIONS
+from decoders.wire.framing import Frame
 
 MAX_IN_FLIGHT = 10_000
-"""If a connection has this many requests in flight, the next one discards them, as if they were missed."""
+"""Requests in flight. One more discards all of them, as if they were missed."""
 MAX_AGE = 3600 * 1_000_000_000
 """Nanoseconds after which a request is discarded, as if it was missed, when a later one is captured."""
 IN_FLIGHT_COST = 256
 """Bytes of memory that a request in flight takes, roughly."""
+SETTLING_TIME = 1_000_000_000
+"""Nanoseconds after the capture of a response before a request can count as sent after it."""
 
 
 class Turn(enum.IntEnum):
-    """Who sends next on a connection whose client does not pipeline."""
+    """The side that sends next if the client does not pipeline."""
 
     CLIENT = 0
-    """The client: every request has its response."""
+    """Every request has its response."""
     BROKER = 1
-    """The broker: the client has sent one request since then."""
+    """The client has sent one request since then."""
     UNKNOWN = 2
-    """The client has sent more requests, or some that expect no response, or frames may have been missed."""
+    """The client has sent more requests, or one that expects no response, or frames may have been missed."""
 
 
 class RequestInFlight(NamedTuple):
@@ -66,7 +81,7 @@ class RequestsInFlight:
 
     def __init__(self) -> None:
         self._queue: deque[RequestInFlight] = deque()
-        # The IDs in the queue, so that adding a request takes constant time; not used once an ID repeats.
+        # The IDs in the queue, so that `add` takes constant time. Not used once an ID repeats.
         self._ids: set[int] = set()
         self._in_order = True
         self._latest: RequestInFlight | None = None
@@ -79,7 +94,7 @@ class RequestsInFlight:
         self._turn = Turn.BROKER if self._turn is Turn.CLIENT else Turn.UNKNOWN
 
     def note_token_response(self) -> None:
-        """Note that the broker sent a raw SASL token, which responds to the one before it."""
+        """Note that the broker sent a raw SASL token, the response to the client's."""
         if self._turn is Turn.BROKER:
             self._turn = Turn.CLIENT
 
@@ -102,6 +117,11 @@ class RequestsInFlight:
         self._in_order = False
         self._turn = Turn.UNKNOWN
         self._last_before_loss = self._latest.sequence if self._latest else NO_RECORD
+
+    @property
+    def can_be_offloaded(self) -> bool:
+        """Whether a ring can hold the queue: the latest request is in flight, or none is."""
+        return not self._queue or self._queue[-1] is self._latest
 
     def snapshot(self) -> RequestsInFlightSnapshot:
         """Return the state."""
@@ -129,12 +149,12 @@ class RequestsInFlight:
 
     @property
     def turn(self) -> Turn:
-        """Who sends next."""
+        """The side that sends next."""
         return self._turn
 
     @property
     def held(self) -> int:
-        """Bytes of memory that the requests in flight take, roughly."""
+        """Bytes of memory of the requests in flight, roughly."""
         return IN_FLIGHT_COST * len(self._queue)
 
     @property
@@ -190,7 +210,79 @@ class RequestsInFlight:
             self._queue.remove(request)
             self._ids.discard(correlation_id)
             return request
-        # Whether the response replaced the oldest request's response or was sent in addition is not known.
+        # It may replace the response to the oldest request, or be an additional one: nothing shows which.
         oldest = self._remove_first()
         self.note_loss()
         return oldest
+
+
+class ApiVersionsResponse(NamedTuple):
+    """The latest ApiVersions response: the stream offset after it, and the capture time of its last byte.
+
+    `awaited_alone` means that no other request was in flight, nor sent, while the client waited for it.
+    """
+
+    end: int
+    completed_at: int
+    awaited_alone: bool
+
+
+class Acknowledged(NamedTuple):
+    """The broker's stream up to `offset`; `everything` means that no more of it was captured."""
+
+    offset: int
+    everything: bool
+
+
+AcknowledgedBy = Callable[[int], Acknowledged]
+"""Returns the part of the broker's stream that an acknowledgment number of the client covers."""
+
+
+class LatestApiVersions:
+    """The latest ApiVersions response of one connection, and the flags of requests.
+
+    `response` is None if there was none, or if a later one may have been missed.
+    """
+
+    def __init__(self, in_flight: RequestsInFlight, acknowledged_by: AcknowledgedBy) -> None:
+        self.response: ApiVersionsResponse | None = None
+        self._in_flight = in_flight
+        self._acknowledged_by = acknowledged_by
+
+    def note(self, frame: Frame, *, awaited_alone: bool) -> None:
+        """Note that a frame is an ApiVersions response."""
+        self.response = ApiVersionsResponse(frame.end, frame.completed_at, awaited_alone)
+
+    def note_gap(self, direction: Direction) -> None:
+        """Note that frames of a direction may have been missed, before `in_flight` does."""
+        if self._may_be_hidden(direction):
+            self.forget()
+
+    def forget(self) -> None:
+        """Forget the response: a later one may have been missed."""
+        self.response = None
+
+    def flags_of(self, request: Frame) -> Flag:
+        """Return the flag of a request."""
+        response = self.response
+        if response is None:
+            return Flag.NONE
+        acknowledged = self._acknowledged_by(request.acknowledgment)
+        if acknowledged.offset < response.end:
+            # The client pipelines: it sent the request before the response arrived, in whichever order
+            # captured.
+            self.response = response._replace(awaited_alone=False)
+            return Flag.NONE
+        if request.captured_at >= response.completed_at + SETTLING_TIME:
+            return Flag.SETTLED
+        is_in_turn = acknowledged.everything and self._in_flight.turn is Turn.CLIENT
+        return Flag.INFORMED if is_in_turn and response.awaited_alone else Flag.NONE
+
+    def _may_be_hidden(self, direction: Direction) -> bool:
+        """Whether a later response may be lost: its request is in flight, or may be lost as well.
+
+        The holes of two directions may be found in any order.
+        """
+        if not self._in_flight.is_in_order:
+            return True
+        return direction is Direction.TO_CLIENT and self._in_flight.includes(API_VERSIONS)

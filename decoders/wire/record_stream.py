@@ -1,7 +1,7 @@
 """One direction of a TLS connection: chunks in, records out, and which segments carried each record.
 
-The ciphers are stream ciphers: each byte of plaintext has the place of the byte that it was encrypted to. So
-plaintext comes out in pieces, one for each segment that carried a part of its record.
+The ciphers are stream ciphers: each byte of plaintext is encrypted to the byte at its own place. So the
+plaintext of a record is split into pieces, one for each segment that carried a part of the record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from decoders.tls.session import Content
 from decoders.wire.stream import PIECE_COST, Chunk
 
 MAX_PIECES_AHEAD: Final = 32
-"""Pieces of a record that is not complete with which it is still read ahead: they are copied for each window.
+"""Pieces of an incomplete record with which it is still read ahead. Each window copies them.
 
 A record of 16 KiB has twelve in ordinary segments.
 """
@@ -29,13 +29,13 @@ class RecordStream:
     def __init__(self) -> None:
         self._reader = RecordReader()
         self._sources: deque[Chunk] = deque()
-        """The chunks that the bytes in the reader are from."""
+        """The chunks that carried the bytes in the reader."""
         self._lost = 0
-        """Bytes that were lost since the last record."""
+        """Lost bytes since the last record."""
 
     @property
     def is_seeking(self) -> bool:
-        """Whether `next` returns candidates, because bytes were lost."""
+        """Whether bytes were lost, so that `next` returns candidates."""
         return self._reader.is_seeking
 
     @property
@@ -45,22 +45,22 @@ class RecordStream:
 
     @property
     def held(self) -> int:
-        """Bytes that were captured of a record that is not complete."""
+        """Captured bytes of the incomplete record."""
         return self._reader.held
 
     @property
     def pieces(self) -> int:
-        """In how many pieces they are held."""
+        """The number of pieces of the incomplete record."""
         return len(self._sources)
 
     @property
     def held_cost(self) -> int:
-        """Bytes of memory that they take, including PIECE_COST for each piece."""
+        """Bytes of memory of the incomplete record, including PIECE_COST for each piece."""
         return self._reader.held + PIECE_COST * len(self._sources)
 
     @property
     def uncounted(self) -> int:
-        """Bytes that are in no record, and that `take_dropped` has not returned."""
+        """Bytes in no record that `take_dropped` has not returned."""
         return self._reader.held + self._reader.dropped
 
     @property
@@ -70,7 +70,7 @@ class RecordStream:
 
     @property
     def can_be_read_ahead(self) -> bool:
-        """Whether the next record is known to begin behind the latest one, and is not in too many pieces."""
+        """Whether the next record begins behind the latest one, and is not in too many pieces."""
         return not self._reader.is_seeking and len(self._sources) <= MAX_PIECES_AHEAD
 
     def push(self, chunk: Chunk) -> None:
@@ -95,7 +95,7 @@ class RecordStream:
         self._reader.accept(record)
 
     def reject(self) -> None:
-        """Look for another candidate than the one that `next` has returned."""
+        """Look for the next candidate: the one that `next` has returned is no record."""
         self._reader.reject()
 
     @property
@@ -122,13 +122,13 @@ class RecordStream:
                 return
 
     def forget(self, offset: int) -> None:
-        """Drop the chunks of which no byte is behind an offset."""
+        """Drop the chunks that end at or before an offset."""
         sources = self._sources
         while sources and sources[0].end <= offset:
             sources.popleft()
 
     def take_dropped(self) -> int:
-        """Return how many bytes are in no record, and were not counted so far."""
+        """Return the number of bytes in no record that it has not returned before."""
         reader = self._reader
         dropped, reader.dropped = reader.dropped, 0
         self._lost += dropped
@@ -136,7 +136,7 @@ class RecordStream:
         return dropped
 
     def incomplete(self) -> list[Chunk]:
-        """Return the bytes of the record that is not complete so far, as they were captured."""
+        """Return the bytes of the incomplete record, as they were captured."""
         begin = self._reader.offset
         return [
             source.part(max(begin, source.offset), source.end)
@@ -145,9 +145,9 @@ class RecordStream:
         ]
 
     def go_on(self, offset: int, chunks: Iterable[Chunk]) -> None:
-        """Go on at a record that begins at an offset, and of which `chunks` were captured.
+        """Go on at the record that begins at an offset: another tracker has read the ones before it.
 
-        Another tracker has read those before.
+        `chunks` are the bytes of the record that were captured.
         """
         self._reader = RecordReader(offset)
         self._sources = deque(chunks)

@@ -71,12 +71,12 @@ class Segment(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A packet without a TCP segment that can be parsed, and the reason, as metrics name it."""
+    """A packet without a TCP segment that can be parsed. `reason` is a label of metrics."""
 
     reason: str
 
 
-class _UnreadableError(Exception):
+class _SkippedError(Exception):
     """The reason why a packet is skipped."""
 
 
@@ -97,9 +97,15 @@ _EXTENSIONS = frozenset({0, 43, 51, 60, 135})
 
 def read_segment(packet: Packet) -> Segment | Skipped:
     """Return the TCP segment of a packet, or why it is skipped. Never raises."""
+    found = locate_segment(packet)
+    return found if isinstance(found, Skipped) else found[0]
+
+
+def locate_segment(packet: Packet) -> tuple[Segment, int] | Skipped:
+    """Return the TCP segment of a packet and the offset of its payload, or why it is skipped."""
     try:
         return _tcp(packet, _ip(packet, _network_layer(packet)))
-    except _UnreadableError as reason:
+    except _SkippedError as reason:
         return Skipped(str(reason))
     except (struct.error, IndexError):
         return Skipped("headers-cut")
@@ -119,7 +125,7 @@ def _network_layer(packet: Packet) -> int:
             return _after_family(packet.data)
         case LinkType.RAW | LinkType.RAW_BSD | LinkType.RAW_OPENBSD | LinkType.IPV4 | LinkType.IPV6:
             return 0
-    raise _UnreadableError("link-layer")
+    raise _SkippedError("link-layer")
 
 
 def _ethertype(data: bytes, at: int) -> int:
@@ -130,14 +136,14 @@ def _after_ethertype(data: bytes, at: int) -> int:
     while (ethertype := _ethertype(data, at)) in _VLAN_TAGS:
         at += 4
     if ethertype not in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6):
-        raise _UnreadableError("not-ip")
+        raise _SkippedError("not-ip")
     return at + 2
 
 
 def _after_family(data: bytes) -> int:
     """Return the offset behind the address family, which is in the byte order of the capturing host."""
     if not _BSD_IP_FAMILIES.intersection(struct.unpack_from("<I", data) + struct.unpack_from(">I", data)):
-        raise _UnreadableError("not-ip")
+        raise _SkippedError("not-ip")
     return 4
 
 
@@ -156,17 +162,17 @@ def _ip(packet: Packet, at: int) -> _Datagram:
         return _ipv4(packet, at)
     if version == 6:
         return _ipv6(packet, at)
-    raise _UnreadableError("not-ip")
+    raise _SkippedError("not-ip")
 
 
 def _ipv4(packet: Packet, at: int) -> _Datagram:
     first, total_length, fragment, protocol, source, destination = _IPV4.unpack_from(packet.data, at)
     # Every fragment but the first has an offset; every fragment but the last has the flag "more fragments".
     if fragment & 0x3FFF:
-        raise _UnreadableError("fragment")
+        raise _SkippedError("fragment")
     header_length = (first & 0x0F) * 4
     if header_length < _IPV4.size:
-        raise _UnreadableError("malformed")
+        raise _SkippedError("malformed")
     _require_tcp(packet.data, protocol, at + header_length)
     # The length is 0 if a packet that the network card splits or has merged is too large for the field.
     end = at + total_length if total_length else packet.original_length
@@ -191,23 +197,23 @@ def _require_tcp(data: bytes, protocol: int, start: int) -> None:
     if protocol == _PROTOCOL_TCP:
         return
     if protocol == _PROTOCOL_FRAGMENT:
-        raise _UnreadableError("fragment")
+        raise _SkippedError("fragment")
     if protocol == _PROTOCOL_UDP and struct.unpack_from(">H", data, start + 2)[0] == _VXLAN_PORT:
-        raise _UnreadableError("vxlan")
-    raise _UnreadableError(_TUNNELS.get(protocol, "not-tcp"))
+        raise _SkippedError("vxlan")
+    raise _SkippedError(_TUNNELS.get(protocol, "not-tcp"))
 
 
-def _tcp(packet: Packet, datagram: _Datagram) -> Segment:
+def _tcp(packet: Packet, datagram: _Datagram) -> tuple[Segment, int]:
     source_port, destination_port, sequence, acknowledgment, offset, flags = _TCP.unpack_from(
         packet.data, datagram.start
     )
     header_length = (offset >> 4) * 4
     start = datagram.start + header_length
     if header_length < _SHORTEST_TCP_HEADER or start > datagram.end:
-        raise _UnreadableError("malformed")
+        raise _SkippedError("malformed")
     # Bytes after the datagram's end are padding of the link layer.
     payload = packet.data[start : datagram.end]
-    return Segment(
+    segment = Segment(
         SocketAddress(datagram.source, source_port),
         SocketAddress(datagram.destination, destination_port),
         sequence,
@@ -218,3 +224,4 @@ def _tcp(packet: Packet, datagram: _Datagram) -> Segment:
         packet.captured_at,
         packet.position,
     )
+    return segment, start

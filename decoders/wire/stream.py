@@ -1,17 +1,21 @@
 """One direction of a TCP connection: segments in, bytes in order out, and gaps of known size.
 
-Offsets in the stream do not wrap: offset 0 is the first byte after the SYN, or the first byte captured if the
-SYN was not. If bytes were sent twice, those captured first are used (RFC 9293 section 3.10.7.4 lets a
-receiver trim what it has). If the first ones are still buffered and the others differ, the ledger counts them
-as conflicting. Bytes that were passed on are not kept for comparison, because a keep-alive may carry any byte
-in place of the last one.
+Offsets in the stream do not wrap: offset 0 is the first byte after the SYN, or the first captured byte if the
+SYN was missed. Of bytes that were sent twice, those captured first are used (RFC 9293 section 3.10.7.4 lets a
+receiver trim what it has). If these are still buffered and the others differ, the ledger counts the others as
+conflicting. Bytes that were passed on are not kept for comparison, because a keep-alive may carry any byte in
+place of the last one.
 
-The bytes behind a hole are buffered while the missing ones may still arrive. A hole that the other side has
-acknowledged shows that its bytes passed on the wire. They may still be captured: packets of several queues
-are not in wire order. The connection decides for how long to wait before the hole becomes a gap.
+Bytes behind a hole are buffered while the missing ones may still arrive. If the other side has acknowledged a
+hole, its bytes have passed on the wire, and may still be captured: packets of several queues are not in wire
+order. The connection decides how long to wait before the hole becomes a gap.
+
+A stranger can forge the number in a segment, so segments are judged as a receiver does (RFC 9293 section
+3.10.7.4). An acknowledgment more than MAX_AHEAD beyond what was captured shows no loss, and a FIN behind
+which its sender goes on is none.
 
 A chunk is released only after the bytes of the other direction that its sender had acknowledged by then. So a
-response comes after its request, in whichever order they were captured.
+response follows its request, in whichever order they were captured.
 """
 
 from __future__ import annotations
@@ -20,12 +24,15 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 
 MAX_HELD = 4 * 1024 * 1024
 """Bytes that may be held behind a hole, including PIECE_COST for each held chunk."""
 SEQUENCE_SPACE = 1 << 32
+MAX_AHEAD = 64 * 1024 * 1024
+"""Bytes by which a RST, a FIN or an acknowledgment may be ahead of what was captured. More than a feeder
+misses of one connection between two of its packets, and a 64th of all sequence numbers."""
 PIECE_COST = 256
 """Bytes of memory that a held chunk takes besides its payload, roughly."""
 
@@ -36,7 +43,7 @@ class Chunk(NamedTuple):
     `starts_segment` is true if they begin where the segment's payload begins, as frames often do.
     `acknowledgment` is the 32-bit number in the segment's header, `behind` the offset in the other direction
     that it stands for. `missing` is the number of bytes after it that the snap length cut off. Bytes that
-    were encrypted can be read by who has the stream up to `record_end`.
+    were encrypted have a `record_end`: their receiver can read them once it has the stream up to that offset.
     """
 
     offset: int
@@ -55,7 +62,7 @@ class Chunk(NamedTuple):
         return self.offset + len(self.payload)
 
     def readable_from(self, size: int) -> int:
-        """Return the offset of the stream up to which its receiver must have it to read the first bytes."""
+        """Return the offset up to which a receiver must have the stream to read the first `size` bytes."""
         return self.offset + size if self.record_end is None else self.record_end
 
     def part(self, start: int, end: int) -> Chunk:
@@ -81,7 +88,7 @@ class Gap(NamedTuple):
 
 
 class UnsizedGap(NamedTuple):
-    """Bytes of the plaintext of an encrypted stream that cannot be read; their number is not known.
+    """Unknown many bytes of the plaintext of an encrypted stream that cannot be read.
 
     `captured_at` and `position` are those of the packet that shows it.
     """
@@ -91,9 +98,9 @@ class UnsizedGap(NamedTuple):
 
 
 class StreamSnapshot(NamedTuple):
-    """The state of a stream that is in order: the offset of the next byte, and its 32-bit sequence number.
+    """The state of a stream that is in order: offset and 32-bit sequence number of the next byte.
 
-    `is_finished` means that the FIN comes next, and was seen.
+    `is_finished` means that the FIN is next and was captured.
     """
 
     offset: int
@@ -112,11 +119,18 @@ class Stream:
         self._held_cost = 0
         self._end: int | None = None
         self._acknowledged = 0
+        self.is_heard = False
+        """Whether a segment of the sender was captured. If not, acknowledgments alone tell of its bytes."""
 
     @property
     def next_offset(self) -> int:
         """The offset of the next byte in order."""
         return self._next
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next byte in order."""
+        return self._next_sequence
 
     def offset_of(self, sequence: int) -> int:
         """Return the offset of a 32-bit sequence or acknowledgment number, within 2 GiB of the next byte."""
@@ -130,13 +144,15 @@ class Stream:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether nothing is held or awaited, and no byte is behind a FIN: a snapshot is the whole state."""
-        return not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
+        """Whether a snapshot is the whole state: nothing is held or awaited, and no FIN is ahead."""
+        is_passed = not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
+        return is_passed and self.is_heard
 
     @property
     def is_steady(self) -> bool:
-        """Whether nothing is held or awaited, and no FIN was seen."""
-        return not self._held and self._end is None and self._acknowledged <= self._next
+        """Whether nothing is held or awaited, and no FIN was captured."""
+        is_passed = not self._held and self._acknowledged <= self._next
+        return is_passed and self.is_heard and self._end is None
 
     @property
     def awaited_end(self) -> int:
@@ -150,7 +166,7 @@ class Stream:
 
     @property
     def has_lost_bytes(self) -> bool:
-        """Whether the next byte passed on the wire and is not captured so far."""
+        """Whether the next byte has passed on the wire without being captured."""
         return self._next < self.awaited_end and not self.is_blocked
 
     @property
@@ -162,9 +178,37 @@ class Stream:
         """Whether all bytes before an offset have passed on. A FIN has a sequence number but is no byte."""
         return self._next >= (offset if self._end is None else min(offset, self._end))
 
+    def awaits_before(self, offset: int) -> bool:
+        """Whether acknowledged bytes before an offset have not passed on."""
+        return self._next < min(offset, self.awaited_end)
+
     def is_end_behind(self, offset: int) -> bool:
         """Whether an acknowledgment up to an offset includes the FIN."""
         return self._end is not None and offset > self._end
+
+    def expects(self, offset: int) -> bool:
+        """Whether an offset is that of the next byte, or the one behind the FIN."""
+        return offset == self._next or (self.is_finished and offset == self._next + 1)
+
+    def may_end_at(self, offset: int) -> bool:
+        """Whether the receiver may take a FIN or RST at an offset: bytes before it may be missing here."""
+        return self._next <= offset <= self._next + MAX_AHEAD
+
+    def is_continued_behind_end(self, segment: Segment) -> bool:
+        """Whether a segment continues the stream behind its FIN."""
+        if self._end is None or not (segment.payload or segment.missing):
+            return False
+        start = self.offset_of(segment.sequence)
+        return start <= self._end < start + len(segment.payload) + segment.missing
+
+    @property
+    def has_end(self) -> bool:
+        """Whether a FIN was captured, perhaps before the bytes that precede it."""
+        return self._end is not None
+
+    def withdraw_end(self) -> None:
+        """Note that the FIN is none."""
+        self._end = None
 
     def snapshot(self) -> StreamSnapshot:
         """Return the state of a stream that is in order."""
@@ -172,6 +216,7 @@ class Stream:
 
     def restore(self, snapshot: StreamSnapshot) -> None:
         """Continue from a snapshot."""
+        self.is_heard = True
         self._next, self._next_sequence, is_finished = snapshot
         self._end = self._next if is_finished else None
 
@@ -181,14 +226,14 @@ class Stream:
         return self._end is not None and self._next >= self._end
 
     def is_continued_by(self, segment: Segment) -> bool:
-        """Whether the stream is steady, and a whole segment has the next bytes, or none."""
+        """Whether the stream is steady, and a segment is whole and has the next bytes or none."""
         is_next = not segment.payload or segment.sequence == self._next_sequence
         return is_next and not segment.missing and self.is_steady
 
     def take(self, segment: Segment, behind: int = 0) -> Chunk:
-        """Pass on the payload of a segment that continues this stream: what `push` and `release` do."""
+        """Pass on the payload of a segment that continues this stream, as `push` and `release` would."""
         chunk = _chunk(self._next, segment, behind)
-        self._advance(chunk.end)
+        self._pass(chunk.end)
         return chunk
 
     def push(self, segment: Segment, behind: int = 0) -> Iterator[Gap]:
@@ -196,10 +241,15 @@ class Stream:
 
         Yields the gap of a segment without payload whose bytes the snap length cut off.
         """
+        self.is_heard = True
         start = self.offset_of(segment.sequence) + bool(segment.flags & TcpFlag.SYN)
         chunk = _chunk(start, segment, behind)
         if segment.flags & TcpFlag.FIN and self._end is None:
-            self._end = chunk.end + segment.missing
+            end = chunk.end + segment.missing
+            if self.may_end_at(end):
+                self._end = end
+            else:
+                self._ledger.contradict(Contradiction.FIN)
         if chunk.payload:
             self._hold(chunk)
         if chunk.missing and self._next == chunk.end:
@@ -208,15 +258,30 @@ class Stream:
     def acknowledge(self, number: int) -> int:
         """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number.
 
-        Returns the offset that the number stands for.
+        Returns the offset that the number stands for, that of the next byte if it is too far ahead.
         """
         offset = self.offset_of(number)
+        if self.is_heard and offset > self._known_end + MAX_AHEAD:
+            self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
+            return self._next
         self._acknowledged = max(self._acknowledged, offset)
         return offset
 
+    def is_proof(self, number: int) -> bool:
+        """Whether an acknowledgment shows that its sender receives this stream, or nobody can tell.
+
+        It does if it is of bytes that were sent, as far as segments of this stream were captured.
+        """
+        return not self.is_heard or 0 <= self.offset_of(number) <= self._known_end
+
+    @property
+    def _known_end(self) -> int:
+        """The offset up to which the stream is known to go, whatever a stranger says."""
+        return max(self._held[-1].end if self._held else self._next, self.awaited_end)
+
     def release(self, other: Stream | None = None) -> Iterator[Chunk | Gap]:
-        """Yield the chunks that are next in order, as far as `other` has passed on what they come after."""
-        while self.is_blocked and (other is None or other.has_reached(self._held[0].behind)):
+        """Yield the chunks that are next in order, as far as `other` has passed on what precedes them."""
+        while self.is_blocked and (other is None or not other.awaits_before(self._held[0].behind)):
             yield from self._release_first()
 
     def release_first(self) -> Iterator[Chunk | Gap]:
@@ -230,13 +295,13 @@ class Stream:
         if self._next < stop:
             start = self._next
             self._ledger.lose(stop - start)
-            self._advance(stop)
+            self._pass(stop)
             yield Gap(start, stop - start, captured_at, position)
 
     def _release_first(self) -> Iterator[Chunk | Gap]:
         chunk = self._held.pop(0)
         self._held_cost -= len(chunk.payload) + PIECE_COST
-        self._advance(chunk.end)
+        self._pass(chunk.end)
         yield chunk
         if chunk.missing:
             yield from self._skip_missing(chunk)
@@ -244,12 +309,13 @@ class Stream:
     def _skip_missing(self, chunk: Chunk) -> Iterator[Gap]:
         yield from self.give_up(chunk.end + chunk.missing, chunk.captured_at, chunk.position)
 
-    def _advance(self, offset: int) -> None:
+    def _pass(self, offset: int) -> None:
+        """Make an offset that of the next byte."""
         self._next_sequence = (self._next_sequence + offset - self._next) % SEQUENCE_SPACE
         self._next = offset
 
     def _hold(self, chunk: Chunk) -> None:
-        """Hold those parts of a chunk that have neither passed nor are held already."""
+        """Hold the parts of a chunk that have not passed and are not held."""
         kept = conflicting = 0
         at = max(chunk.offset, self._next)
         index = bisect_right(self._held, at, key=lambda held: held.end)
@@ -270,7 +336,7 @@ class Stream:
 
 
 def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
-    """Return the payload of a segment, which begins at an offset."""
+    """Return the payload of a segment that begins at an offset."""
     return Chunk(
         offset,
         segment.payload,

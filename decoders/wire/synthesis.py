@@ -1,10 +1,9 @@
 """The bytes of a connection → packets, as a capture beside the client would contain them.
 
-Relays and tests use this file, so that relayed and captured connections are processed by the same code. A
-relay does not see when the client reads a response. Therefore a client's segment acknowledges only bytes that
-were sent to the client at least `acknowledgment_delay` nanoseconds before. With `RELAY_DELAY` a request
-counts as sent after a response if, and only if, at least 5 s are between them, and the tracker needs no other
-rule.
+Relays and tests make packets, so that the same code processes relayed and captured connections. A relay does
+not see when the client reads a response. Therefore a client's segment acknowledges only bytes that were sent
+to the client at least `acknowledgment_delay` nanoseconds before. With `RELAY_DELAY` a request counts as sent
+after a response exactly if at least 5 s are between them, and the tracker needs no special rule.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class SyntheticConnection:
         self._next = dict(zip(self._addresses, initial_sequences, strict=True))
         self._acknowledgment_delay = acknowledgment_delay
         self._read_by_client = initial_sequences[1]
-        # Times and the server's sequence numbers then, of data that the client has not acknowledged.
+        # Data that the client has not acknowledged: times, and the server's sequence numbers at these times.
         self._unread: deque[tuple[int, int]] = deque()
 
     def opened(self, at: int) -> list[Packet]:
@@ -90,8 +89,7 @@ class SyntheticConnection:
         self._next[direction] += len(payload) + bool(flags & (TcpFlag.SYN | TcpFlag.FIN))
         if direction is Direction.TO_CLIENT:
             self._unread.append((at, self._next[direction]))
-        data = _MAC_ADDRESSES + _ip(source, destination, _tcp(segment))
-        return Packet(at, LinkType.ETHERNET, data, len(data))
+        return packet_of(segment)
 
     def _acknowledgment(self, direction: Direction, at: int) -> int:
         if direction is Direction.TO_CLIENT:
@@ -99,6 +97,12 @@ class SyntheticConnection:
         while self._unread and self._unread[0][0] + self._acknowledgment_delay <= at:
             self._read_by_client = self._unread.popleft()[1]
         return self._read_by_client
+
+
+def packet_of(segment: Segment) -> Packet:
+    """Return the Ethernet packet that carries a segment. Missing bytes are not in it."""
+    data = _MAC_ADDRESSES + _ip(segment.source, segment.destination, _tcp(segment))
+    return Packet(segment.captured_at, LinkType.ETHERNET, data, len(data), segment.position)
 
 
 def _ip(source: SocketAddress, destination: SocketAddress, tcp: bytes) -> bytes:

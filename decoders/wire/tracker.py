@@ -1,60 +1,112 @@
 """All connections of a source: packets in, records out.
 
-Memory is bounded twice. When more than `max_connections` are open, the one that was silent longest is closed
-as EVICTED. When all together hold more than `max_held` bytes, those that hold most are closed as EVICTED
-until half of it is free; their later segments join them mid-stream. The bytes that one connection holds are
-bounded by the largest frame, the largest hole and the requests in flight.
+A connection leaves the tracker for one of these reasons, and a record CLOSED names it, except at the source's
+end:
 
-A connection that waits for packets that are captured late is asked to give up when a later packet shows that
-`MAX_WAIT` has passed, whichever connection that packet belongs to. So is one that waits for its TLS secrets,
-after `MAX_KEY_WAIT`.
+    closing   when
+    --------  ------------------------------------------------------------------------------------------------
+    FIN, RST  its own packets end it. It is then remembered for a while, so that its last segments do not open
+              a new connection
+    REPLACED  the broker accepts a SYN for another connection between the same sockets
+    IDLE      it was silent for KEPT_FOR of capture time
+    EVICTED   another one opens while `max_connections` are open, or half as many half-open: those that have
+              come least far (`decoders.wire.eviction`) are closed, many at once; or all together hold more
+              than `max_held` bytes, and it holds most: such ones are closed until half of that is free.
+              Later segments join the connection mid-stream
 
-A connection that was silent for `KEPT_FOR` of capture time is closed as IDLE. A closed connection is
-remembered for a while, so that its last segments do not open a new one.
+The bytes that one connection holds are bounded by the largest frame, the largest hole and the requests in
+flight.
+
+A connection that waits for packets that are captured late gives up when any later packet, its own or another
+connection's, shows that MAX_WAIT has passed. So does one that waits for its TLS secrets, after MAX_KEY_WAIT.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import takewhile
+from operator import attrgetter
 
-from decoders.codec.acknowledgement import expects_response as _expects_response
 from decoders.frame.record import Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
-from decoders.wire.admission import Admission
-from decoders.wire.assembly import MAX_FRAME
-from decoders.wire.closed_connections import ClosedConnections, ConnectionKey
+from decoders.wire.admission import Admission, ClosedConnections, ConnectionKey
+from decoders.wire.closing import Ends
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import MAX_KEY_WAIT
-from decoders.wire.frame_detector import ExcludesClient, ExpectsResponse, FrameDetector
+from decoders.wire.eviction import HEAVY, MAX_CONNECTIONS, evicted_at_once, max_half_open
+from decoders.wire.frame_detector import ExcludesClient, FrameDetector
+from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger
-from decoders.wire.opening import Opening
 from decoders.wire.packet import Packet
-from decoders.wire.patience import MAX_WAIT
 from decoders.wire.recorder import Run, ShownClient, as_it_is
 from decoders.wire.segment import Segment, Skipped, SocketAddress, read_segment
-from decoders.wire.waiting import WaitingConnections
+from decoders.wire.transport import MAX_WAIT, ClientSyn
 
-MAX_CONNECTIONS = 50_000
-"""Connections that are followed. Each takes some 8 KiB beside what it holds."""
 MAX_HELD = 128 * 1024 * 1024
 """Bytes that buffered segments, incomplete frames and requests in flight may hold.
 
 Incomplete frames take up to four times as much memory where they are copied from batch to batch.
 """
+MakeRoom = Callable[[Segment], Iterable[Record]]
+"""Called with the segment that opens a connection; yields the records of those that are evicted before."""
 OnEnd = Callable[[SocketAddress, SocketAddress, Ledger], None]
-"""Called with the client, the server and the ledger of a connection that is no longer followed."""
+"""Called with the client, the server and the ledger of a connection that leaves the tracker."""
+
+
+class WaitingConnections:
+    """Connections that wait, for at most `max_wait` nanoseconds of capture time.
+
+    They are in the order in which they began to wait, so only the first ones are examined, however many wait.
+    """
+
+    def __init__(self, max_wait: int) -> None:
+        self._max_wait = max_wait
+        self._waits: OrderedDict[tuple[SocketAddress, SocketAddress], tuple[int, Connection]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Connection]:
+        """Yield those that wait. `note` may be called during the iteration."""
+        return iter([connection for _, connection in self._waits.values()])
+
+    def note(self, connection: Connection, since: int | None) -> None:
+        """Note since when a connection waits, None if it does not wait."""
+        if since is None and not self._waits:
+            return
+        key = connection.client, connection.server
+        if since is None:
+            self._waits.pop(key, None)
+        elif key not in self._waits or self._waits[key][0] != since:
+            self._waits[key] = since, connection
+            self._waits.move_to_end(key)
+
+    def clear(self) -> None:
+        """Forget all connections."""
+        self._waits.clear()
+
+    @property
+    def until(self) -> int | None:
+        """The capture time until which the first connection waits, None if none waits."""
+        if not self._waits:
+            return None
+        since, _ = next(iter(self._waits.values()))
+        return since + self._max_wait
+
+    def overdue(self, captured_at: int) -> Iterator[Connection]:
+        """Yield the connections whose wait has ended by a capture time."""
+        begun = captured_at - self._max_wait
+        return (each for _, each in takewhile(lambda wait: wait[0] < begun, self._waits.values()))
 
 
 class Tracker:
     """Follows every connection to the watched ports.
 
-    `held` is the memory that all connections hold, in bytes, roughly; `max_held` bounds it. `port_ledgers`
-    count the bytes of the connections to each watched port. `closed` has those that are not followed any
-    more.
+    `held` is the memory in bytes, roughly, that all connections hold; `max_held` bounds it. `port_ledgers`
+    count the bytes of the connections to each watched port. `closed` has the connections that are remembered,
+    `run` the fields that all records share. `evicted` counts the connections that were evicted: by how far
+    they had come, or as HEAVY.
     """
 
     def __init__(
@@ -65,7 +117,6 @@ class Tracker:
         run: int,
         cluster: str = "",
         feeder: str = "",
-        expects_response: ExpectsResponse = _expects_response,
         max_connections: int = MAX_CONNECTIONS,
         max_held: int = MAX_HELD,
         max_frame: int = MAX_FRAME,
@@ -75,34 +126,39 @@ class Tracker:
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
         before_eviction: Callable[[], None] | None = None,
+        make_room: MakeRoom | None = None,
         before_remembering: Callable[[], None] | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
         `max_frame` is the largest frame in bytes that the brokers accept (`socket.request.max.bytes`).
         `next_sequence` returns the next record's number, if other records share the sequence. `on_end` is
-        called when a connection is closed, and at the end of the source for those still open. Connections
-        whose first request has a client ID for which `excludes_client` returns True are left alone. TLS
-        is decrypted with the secrets of `key_log`, which may grow meanwhile; without one it is opaque.
-        Records show the address of a client as `shown_client` returns it. `before_eviction` is called before
-        connections are closed because all hold too much, `before_remembering` before the closed connections
-        are looked at or one is added to them.
+        called when a connection is closed, and at the end of the source for open ones. Connections are
+        excluded if `excludes_client` returns True for the client ID of their first request. TLS is decrypted
+        with the secrets of `key_log`, which may grow meanwhile; without one it is opaque. Records show the
+        address of a client as `shown_client` returns it. `before_eviction` is called before connections are
+        closed because all hold too much, `make_room` instead of evicting connections before one opens,
+        `before_remembering` before `closed` is used.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
         self._max_connections = max_connections
+        self._max_half_open = max_half_open(max_connections)
         self._max_held = max_held
         self.held = 0
         self._on_end = on_end
         self._before_eviction = before_eviction
+        self._make_room = make_room or self._evict_least
+        self._half_open = set[ConnectionKey]()
+        self.evicted = Counter[str]()
         self.closed = ClosedConnections(max_connections, before_remembering)
         next_sequence = next_sequence or itertools.count(1).__next__
-        self._run = Run(
+        self.run = Run(
             run, cluster, feeder, next_sequence, names_ports=bool(ports), shown_client=shown_client
         )
-        detector = FrameDetector(schemas, expects_response, max_frame, excludes_client)
+        detector = FrameDetector(schemas, max_frame, excludes_client)
         self._admission = Admission(
-            self._run,
+            self.run,
             detector,
             self.closed,
             ledger=self.ledger,
@@ -129,15 +185,15 @@ class Tracker:
         if isinstance(segment, Skipped):
             self.ledger.packets[segment.reason] += 1
             return []
-        return self.process(segment)
+        return list(self.process(segment))
 
-    def process(self, segment: Segment, known: Connection | None = None) -> list[Record]:
-        """Process the next packet's segment, and return the records that it completes.
+    def process(self, segment: Segment, known: Connection | None = None) -> Iterator[Record]:
+        """Process the next packet's segment, and yield the records that it completes.
 
         `known` is its open connection, if that was looked up.
         """
         self.ledger.packets["tcp"] += 1
-        return list(self._records(segment, known))
+        yield from self._records(segment, known)
 
     def finish(self) -> list[Record]:
         """Return the records of all held bytes at the source's end. Open connections get no CLOSED record."""
@@ -145,6 +201,7 @@ class Tracker:
         for connection in self._open.values():
             self._notify_end(connection)
         self._open.clear()
+        self._half_open.clear()
         self._waiting.clear()
         self._keyless.clear()
         self.held = 0
@@ -171,50 +228,72 @@ class Tracker:
             self._note(connection, segment)
             if not connection.is_closed:
                 yield from self._close(connection, Closing.REPLACED, segment)
-            connection = None
+            if (syn := connection.offered_syn(segment)) is not None:
+                yield from self._follow(syn, None)
+            connection = self.find(segment)
+        if connection is not None and connection.is_offered(segment):
+            connection.note_offered(segment)
+            self.touch(connection)
+            return
+        yield from self._follow(segment, connection)
+
+    def _follow(self, segment: Segment, connection: Connection | None) -> Iterator[Record]:
+        """Process a segment of an open connection, or one that may begin a connection."""
         if connection is None:
             connection = self._admission.admit(segment)
             if connection is None:
                 return
-            yield from self._evict_oldest(segment)
+            yield from self._make_room(segment)
             yield connection.open(segment)
         self._open[connection.client, connection.server] = connection
         self.touch(connection)
         yield from connection.process(segment)
+        self._note_standing(connection)
         self._note(connection, segment)
         if self.held > self._max_held:
             yield from self._evict_heaviest(segment)
 
     def adopt(
-        self, client: SocketAddress, server: SocketAddress, opening: Opening, opened: Record
+        self, client: SocketAddress, server: SocketAddress, client_syn: ClientSyn, opened: Record
     ) -> Connection:
         """Follow a connection that another tracker opened with a SYN. Its state must then be restored."""
         connection = self._admission.connection(client, server)
-        connection.continue_from(opened, opening)
+        connection.continue_from(opened, client_syn)
         self._open[client, server] = connection
         return connection
 
-    def end(self, connection: Connection, captured_at: int) -> None:
+    def end(self, connection: Connection, captured_at: int, ends: Ends) -> None:
         """Close a connection whose end was captured, after another tracker processed its packets."""
         connection.is_closed = True
-        self._remember(connection, captured_at)
+        self._remember(connection, captured_at, ends)
 
     @property
     def notifies_ends(self) -> bool:
-        """Whether somebody is called when a connection is no longer followed."""
+        """Whether `on_end` is set."""
         return self._on_end is not None
 
-    @property
-    def run(self) -> Run:
-        """What all records share."""
-        return self._run
+    def evict(self, connection: Connection, segment: Segment) -> Iterator[Record]:
+        """Close a connection to make room, when `segment` is captured."""
+        self.evicted[connection.standing.shown] += 1
+        yield from self._close(connection, Closing.EVICTED, segment)
+
+    def _note_standing(self, connection: Connection) -> None:
+        if connection.standing.is_half_open:
+            self._half_open.add((connection.client, connection.server))
+        elif self._half_open:
+            self._half_open.discard((connection.client, connection.server))
+
+    def _forget(self, connection: Connection) -> None:
+        key = connection.client, connection.server
+        del self._open[key]
+        self._half_open.discard(key)
 
     def _note(self, connection: Connection, segment: Segment) -> None:
         """Note what a connection holds, whether it waits, and whether it was closed when `segment` came."""
         self._note_held(connection)
         self._waiting.note(connection, connection.waits_since)
         if connection.is_closed:
-            self._remember(connection, segment.captured_at)
+            self._remember(connection, segment.captured_at, connection.ends)
 
     def _note_held(self, connection: Connection) -> None:
         """Note what a connection holds, and whether it waits for its secrets."""
@@ -230,10 +309,7 @@ class Tracker:
         return min(late, keyless)
 
     def overdue(self, captured_at: int) -> list[Connection]:
-        """Return the connections that a packet captured at a time makes give up, if none is evicted.
-
-        They are the first ones that wait, so the others are not looked at, however many they are.
-        """
+        """Return the connections that a packet captured at a time makes give up, if none is evicted first."""
         return list(self._waiting.overdue(captured_at))
 
     def _give_up_overdue(self, segment: Segment) -> Iterator[Record]:
@@ -258,16 +334,16 @@ class Tracker:
         source, destination = segment.source, segment.destination
         return self._open.get((source, destination)) or self._open.get((destination, source))
 
-    def _remember(self, connection: Connection, closed_at: int) -> None:
-        del self._open[connection.client, connection.server]
+    def _remember(self, connection: Connection, closed_at: int, ends: Ends) -> None:
+        self._forget(connection)
         self._notify_end(connection)
-        self.closed.add(connection, closed_at)
+        self.closed.add(connection, closed_at, ends)
 
     def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
         """Close a connection for another reason than its own segments, when `segment` is captured."""
         yield from connection.close(closing, segment.captured_at, segment.position)
         self._count_held(connection)
-        del self._open[connection.client, connection.server]
+        self._forget(connection)
         self._waiting.note(connection, None)
         self._keyless.note(connection, None)
         self._notify_end(connection)
@@ -295,11 +371,16 @@ class Tracker:
         for connection in sorted(self._open.values(), key=lambda each: each.counted_held, reverse=True):
             if self.held <= self._max_held // 2:
                 return
+            self.evicted[HEAVY] += 1
             yield from self._close(connection, Closing.EVICTED, segment)
 
-    def _evict_oldest(self, segment: Segment) -> Iterator[Record]:
-        while len(self._open) >= self._max_connections:
-            yield from self._close(next(iter(self._open.values())), Closing.EVICTED, segment)
+    def _evict_least(self, segment: Segment) -> Iterator[Record]:
+        """Close the connections that have come least far, if there is no room for another one."""
+        if len(self._open) < self._max_connections and len(self._half_open) < self._max_half_open:
+            return
+        by_standing = sorted(self._open.values(), key=attrgetter("standing"))
+        for connection in by_standing[: evicted_at_once(self._max_connections)]:
+            yield from self.evict(connection, segment)
 
 
 def _finish(connection: Connection) -> Iterator[Record]:

@@ -1,8 +1,32 @@
 """The TCP side of one connection: segments in; chunks and gaps of both directions out, in their order.
 
+    state      meaning                                   next state
+    ---------  ----------------------------------------  ---------------------------------------------------
+    UNSEEN     no direction has begun                    HALF_OPEN at a SYN; OPEN at any other segment with
+                                                         ACK, because it shows where both directions begin
+    HALF_OPEN  one direction has begun with its SYN;     OPEN at the SYN of the other direction, or when the
+               segments without SYN are held as early    wait for it is given up: an early one begins it
+    OPEN       both directions pass on what is in order  CLOSING at the first FIN or RST that its receiver may
+                                                         take (`decoders.wire.closing`)
+    CLOSING    bytes before a FIN or RST may be missing  ENDED when all bytes before both FINs, or before
+                                                         the RST, have passed or are given up; OPEN when the
+                                                         side that closed shows that it goes on
+    ENDED      `ending` is FIN or RST                    none: the tracker remembers the connection
+
 Packets may be captured in another order than they were sent: an acknowledgment before its data, a response
-before its request, a FIN or RST before the last bytes, a request before the SYN-ACK. `Patience` bounds how
-long a connection waits for what must have passed on the wire before it takes it for lost.
+before its request, a FIN or RST before the last bytes, a request before the SYN-ACK. So a connection may have
+to wait for packets that are captured late:
+
+    a wait begins when                         and ends when
+    -----------------------------------------  -------------------------------------------------------------
+    a segment is early (HALF_OPEN)             the other SYN is captured
+    acknowledged bytes are missing: they must  all bytes that were acknowledged when it began have passed on
+    have passed on the wire
+    bytes before a RST are missing (CLOSING)   they have passed on
+
+A wait is given up when a packet is captured more than MAX_WAIT later, after MAX_WAIT_SEGMENTS, or when more
+than MAX_HELD bytes are buffered. Missing bytes are then lost: they become a gap. What was shown to be missing
+during one wait gets a wait of its own.
 """
 
 from __future__ import annotations
@@ -11,20 +35,46 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction
-from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.patience import Patience
+from decoders.wire.closing import OTHER, ClosingSides, Ends, Reset
+from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 from decoders.wire.stream import MAX_HELD, PIECE_COST, SEQUENCE_SPACE, Chunk, Gap, Stream, StreamSnapshot
 
-_OTHER = {
-    Direction.TO_BROKER: Direction.TO_CLIENT,
-    Direction.TO_CLIENT: Direction.TO_BROKER,
-}
+MAX_WAIT = 100_000_000
+"""Nanoseconds of capture time. Queues of a network card, mirror ports and the rings of AF_PACKET deliver
+packets some milliseconds late."""
+MAX_WAIT_SEGMENTS = 1_000
+"""Segments of the connection that end a wait even if the clock of the capture stands still."""
 _OPENS_OR_CLOSES = TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST
 
 
+class ClientSyn(NamedTuple):
+    """The SYN that opened a connection: its sequence number, and how many bytes it carries.
+
+    A SYN with bytes is one of TCP Fast Open (RFC 7413): the SYN-ACK may acknowledge any part of them.
+    """
+
+    sequence: int
+    size: int
+
+    def is_repeated_by(self, direction: Direction, segment: Segment) -> bool:
+        """Whether a SYN or SYN-ACK between the same sockets belongs to the same connection."""
+        found = client_syn_of(direction, segment)
+        acknowledged = 0 if direction is Direction.TO_BROKER else self.size
+        return found is not None and (found.sequence - self.sequence) % SEQUENCE_SPACE <= acknowledged
+
+
+def client_syn_of(direction: Direction, segment: Segment) -> ClientSyn | None:
+    """Return the client's SYN, from itself or from the SYN-ACK; None for other segments."""
+    if not segment.flags & TcpFlag.SYN:
+        return None
+    if direction is Direction.TO_BROKER:
+        return ClientSyn(segment.sequence, len(segment.payload) + segment.missing)
+    return ClientSyn((segment.acknowledgment - 1) % SEQUENCE_SPACE, 0)
+
+
 class Begun(NamedTuple):
-    """A direction whose sequence numbers are known from now on.
+    """The sequence numbers of a direction are known.
 
     `from_start` is false if its first bytes may have been missed. `captured_at` and `position` are those of
     the packet that shows the numbers.
@@ -35,48 +85,42 @@ class Begun(NamedTuple):
     position: int
 
 
-class SideClosed(NamedTuple):
-    """The sender of a direction has sent a FIN or RST, in the packet at `position`.
-
-    `had_received` is the offset up to which it had received the other direction by then.
-    """
-
-    had_received: int
-    position: int
-
-
-Event = Begun | Chunk | Gap | SideClosed
+TransportEvent = Begun | Chunk | Gap
 
 
 class Transport:
     """Follows the streams of both directions.
 
-    Each event must be processed before the next one is asked for, because `streams` then say what has passed
-    on so far. They have no direction that has not begun. `ending` is FIN or RST once the connection has ended
-    so, and no bytes before that are awaited.
+    Each event must be processed before the next one is asked for: `streams` then say what has passed on up to
+    it. They have no direction that has not begun. `ending` is FIN or RST in the state ENDED, else None.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self.streams: dict[Direction, Stream] = {}
         self.ending: Closing | None = None
+        self.closing_sides = ClosingSides()
         self._ledger = ledger
         self._awaits_syn = False
-        """Whether one direction has begun with a SYN, and that of the other one is still to be captured."""
+        """Whether the state is HALF_OPEN."""
         self._early: list[tuple[Direction, Segment]] = []
-        """Segments captured before the SYN that is awaited."""
-        self._reset: tuple[Direction, Segment] | None = None
-        """The first RST. Bytes that passed before it may still be captured."""
-        self._patience = Patience()
+        """Segments captured before the SYN that is awaited, and those of the client that are no proof."""
+        self._is_proven = False
+        """Whether the client has shown that it receives what the broker sends."""
+        self._syn_data: Segment | None = None
+        """The bytes of the client's SYN, until the client has shown that it sent it."""
+        self._reset: Reset | None = None
+        """A RST that counts, or may count."""
+        self._wait = Wait()
 
     def is_ordinary(self, direction: Direction, segment: Segment) -> bool:
-        """Whether a segment comes in its turn on a connection that waits for nothing and is not closing.
+        """Whether a segment comes in its turn on a connection that is OPEN and waits for nothing.
 
-        Most do. They need only a part of what is done for others, with the same result: `take`.
+        Most do. `take` does for them what `process` does, in less time.
         """
-        is_waiting = self._patience.since is not None  # as it is while there are early segments or a RST
-        if segment.flags & _OPENS_OR_CLOSES or is_waiting or len(self.streams) < len(_OTHER):
+        is_waiting = self._wait.since is not None  # as it is while there are early segments or a RST
+        if segment.flags & _OPENS_OR_CLOSES or is_waiting or len(self.streams) < len(OTHER):
             return False
-        own, other = self.streams[direction], self.streams[_OTHER[direction]]
+        own, other = self.streams[direction], self.streams[OTHER[direction]]
         is_known = other.offset_of(segment.acknowledgment) <= other.next_offset
         return own.is_continued_by(segment) and other.is_steady and is_known
 
@@ -84,44 +128,61 @@ class Transport:
         """Process an ordinary segment, and return its bytes, None if it has none."""
         behind = 0
         if segment.flags & TcpFlag.ACK:
-            behind = self.streams[_OTHER[direction]].acknowledge(segment.acknowledgment)
+            behind = self.streams[OTHER[direction]].acknowledge(segment.acknowledgment)
         return self.streams[direction].take(segment, behind) if segment.payload else None
 
-    def process(self, direction: Direction, segment: Segment) -> Iterator[tuple[Direction, Event]]:
-        """Process the next segment of either direction, ordinary or not."""
-        if self._awaits_syn and not segment.flags & (TcpFlag.SYN | TcpFlag.RST):
+    def is_proof(self, segment: Segment) -> bool:
+        """Whether a segment shows that the client receives what the broker sends, or nobody can tell."""
+        responses = self.streams.get(Direction.TO_CLIENT)
+        if responses is None or segment.flags & (TcpFlag.SYN | TcpFlag.RST):
+            return True
+        return bool(segment.flags & TcpFlag.ACK) and responses.is_proof(segment.acknowledgment)
+
+    def process(
+        self, direction: Direction, segment: Segment, *, is_unproven: bool = False
+    ) -> Iterator[tuple[Direction, TransportEvent]]:
+        """Process the next segment of either direction, ordinary or not.
+
+        One that is unproven waits: what it acknowledges may be captured late, or somebody else sent it.
+        """
+        opens_or_resets = segment.flags & (TcpFlag.SYN | TcpFlag.RST)
+        if is_unproven or (self._awaits_syn and not opens_or_resets):
             self._early.append((direction, segment))
         else:
             yield from self._process(direction, segment)
-            if segment.flags & TcpFlag.SYN:
+            self._note_proof(direction, segment)
+            if self._early and not self._awaits_syn:
                 yield from self._process_early()
         self._note_ending(waits=True)
         if self.ending is None:
             self._note_wait(segment.captured_at)
-            if self._patience.is_exhausted or self.held > MAX_HELD:
+            if self._wait.is_exhausted or self.held > MAX_HELD:
                 yield from self.give_up(segment.captured_at, segment.position)
 
     @property
     def waits_since(self) -> int | None:
-        """When it began to wait for packets that are captured late, None if it does not wait."""
-        return self._patience.since
+        """The capture time at which the current wait began, None if there is none."""
+        return self._wait.since
 
     @property
     def held(self) -> int:
         """Bytes of memory, roughly, that segments take while they wait for others that come before them."""
         held = sum(len(segment.payload) + PIECE_COST for _, segment in self._early) if self._early else 0
+        if self._syn_data is not None:
+            held += len(self._syn_data.payload) + PIECE_COST
         for stream in self.streams.values():
             held += stream.held
         return held
 
-    def give_up(self, captured_at: int, position: int) -> Iterator[tuple[Direction, Event]]:
-        """Wait no longer: take for lost what was awaited when the wait began.
+    def give_up(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
+        """End the wait: what was awaited when it began is lost.
 
         `captured_at` and `position` are those of the connection's latest packet.
         """
-        ends = self._patience.ends
-        self._patience.end()
+        ends = self._wait.ends
+        self._wait.end()
         yield from self._process_early()
+        self._skip_early()
         for direction, stream in self.streams.items():
             while stream.next_offset < ends.get(direction, 0) and stream.has_lost_bytes:
                 yield from self._lose(direction, ends[direction], captured_at, position)
@@ -132,68 +193,148 @@ class Transport:
         if self.ending is None:
             self._note_wait(captured_at)
 
-    def flush(self, captured_at: int, position: int) -> Iterator[tuple[Direction, Event]]:
+    def flush(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
         """Pass on all held bytes: no more segments will be captured. The arguments are those of `give_up`."""
         yield from self._process_early()
+        self._skip_early()
+        if self._syn_data is not None:
+            self._ledger.skip(SkipReason.AFTER_CLOSE, len(self._syn_data.payload))
+            self._syn_data = None
         while any(stream.held or stream.has_lost_bytes for stream in self.streams.values()):
             yield from self._lose_next(captured_at, position)
 
     @property
+    def ends(self) -> Ends:
+        """Where both directions have ended, in the state ENDED."""
+        numbers = {direction: stream.next_sequence for direction, stream in self.streams.items()}
+        closers = self.closing_sides.closers
+        return Ends(
+            (numbers.get(Direction.TO_BROKER), numbers.get(Direction.TO_CLIENT)),
+            (Direction.TO_BROKER in closers, Direction.TO_CLIENT in closers),
+        )
+
+    @property
+    def closer(self) -> Direction:
+        """The side that closed first, NONE if no side did."""
+        return self.closing_sides.first(self.streams)
+
+    @property
     def can_be_offloaded(self) -> bool:
-        """Whether nothing is held or awaited: snapshots of its streams are the whole state."""
-        if self._early or self._reset is not None:
+        """Whether nothing is held or awaited, so that stream snapshots and closers are the whole state."""
+        if self._early or self._syn_data or self._reset is not None or self.closing_sides.has_close_notify:
             return False
-        if len(self.streams) < len(_OTHER):
+        if len(self.streams) < len(OTHER):
             # A flow has no field for a FIN before the SYN-ACK.
             return all(stream.is_steady for stream in self.streams.values())
         return all(stream.is_in_order for stream in self.streams.values())
 
-    def restore(self, streams: Mapping[Direction, StreamSnapshot]) -> None:
-        """Continue from snapshots of the streams. One that is new here began with its SYN."""
+    def restore(self, streams: Mapping[Direction, StreamSnapshot], closers: dict[Direction, int]) -> None:
+        """Continue from snapshots of the streams and from the closers. A new stream began with a SYN."""
         for direction, stream in streams.items():
             if direction not in self.streams:
                 self.streams[direction] = Stream(self._ledger, stream.sequence)
             self.streams[direction].restore(stream)
-        self._awaits_syn = len(self.streams) < len(_OTHER)
+        self._awaits_syn = len(self.streams) < len(OTHER)
+        self.closing_sides.closers = closers
 
-    def _process_early(self) -> Iterator[tuple[Direction, Event]]:
-        early, self._early = self._early, []
-        for direction, segment in early:
-            yield from self._process(direction, segment)
+    def _process_early(self) -> Iterator[tuple[Direction, TransportEvent]]:
+        """Process what was captured too early, as far as it is proven."""
+        goes_on = True
+        while goes_on:
+            goes_on = False
+            early, self._early = self._early, []
+            for direction, segment in early:
+                if direction is Direction.TO_CLIENT or self.is_proof(segment):
+                    goes_on = True
+                    yield from self._process(direction, segment)
+                    self._note_proof(direction, segment)
+                else:
+                    self._early.append((direction, segment))
 
-    def _process(self, direction: Direction, segment: Segment) -> Iterator[tuple[Direction, Event]]:
+    def _skip_early(self) -> None:
+        """Skip segments of a client that has not shown in time that it opens the connection."""
+        for _, segment in self._early:
+            self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
+            self._ledger.skip(SkipReason.AFTER_CLOSE, len(segment.payload))
+        self._early = []
+
+    def _note_proof(self, direction: Direction, segment: Segment) -> None:
+        if direction is Direction.TO_BROKER and not segment.flags & (TcpFlag.SYN | TcpFlag.RST):
+            self._is_proven = True
+
+    def _process(self, direction: Direction, segment: Segment) -> Iterator[tuple[Direction, TransportEvent]]:
         if segment.flags & TcpFlag.RST:
-            yield direction, self._note_reset(direction, segment)
+            self._note_reset(direction, segment)
             return
-        other, behind = _OTHER[direction], 0
+        if self._reset is not None:
+            self._reset.note(direction, segment, self.streams)
+        other, behind = OTHER[direction], 0
         if segment.flags & TcpFlag.ACK:
             if other not in self.streams:
                 yield other, self._begin(other, segment.acknowledgment, segment)
             behind = self.streams[other].acknowledge(segment.acknowledgment)
+        if direction is Direction.TO_BROKER:
+            segment = self._without_syn_data(segment)
         if direction not in self.streams:
             first_byte = segment.sequence + bool(segment.flags & TcpFlag.SYN)
             yield direction, self._begin(direction, first_byte, segment)
-        if segment.flags & TcpFlag.FIN:
-            yield direction, SideClosed(behind, segment.position)
-        for gap in self.streams[direction].push(segment, behind):
+        stream = self.streams[direction]
+        if stream.is_continued_behind_end(segment):
+            stream.withdraw_end()
+            self._withdraw(direction, Contradiction.FIN)
+        if direction is Direction.TO_BROKER and not segment.flags & TcpFlag.SYN:
+            yield from self._push_syn_data(stream)
+        for gap in stream.push(segment, behind):
             yield direction, gap
+        if segment.flags & TcpFlag.FIN and stream.has_end:
+            self.closing_sides.note_closed(direction, behind, segment.position)
         yield from self._release()
 
-    def _note_reset(self, direction: Direction, reset: Segment) -> SideClosed:
+    def _without_syn_data(self, segment: Segment) -> Segment:
+        """Return the first SYN without its bytes, which are kept: a forged one could not be told yet."""
+        has_bytes = bool(segment.payload or segment.missing)
+        if self.streams or not (has_bytes and segment.flags & TcpFlag.SYN):
+            return segment
+        self._syn_data = segment._replace(sequence=segment.sequence + 1, flags=0)
+        return segment._replace(payload=b"", missing=0)
+
+    def _push_syn_data(self, stream: Stream) -> Iterator[tuple[Direction, TransportEvent]]:
+        """Pass on the bytes of the SYN, if the broker has taken any of them or is not captured."""
+        data, self._syn_data = self._syn_data, None
+        responses = self.streams.get(Direction.TO_CLIENT)
+        if data is None:
+            return
+        if responses is not None and responses.is_heard and not stream.awaited_end:
+            self._ledger.skip(SkipReason.AFTER_CLOSE, len(data.payload))
+            return
+        for gap in stream.push(data):
+            yield Direction.TO_BROKER, gap
+
+    def _note_reset(self, direction: Direction, reset: Segment) -> None:
         self._ledger.skip(SkipReason.AFTER_CLOSE, len(reset.payload))
-        self._reset = self._reset or (direction, reset)
-        other = self.streams.get(_OTHER[direction])
+        noted = Reset(direction, reset)
+        if not noted.is_possible(self.streams):
+            self._ledger.contradict(Contradiction.RESET)
+            return
+        if self._reset is not None:
+            if self._reset.is_expected(self.streams) or not noted.is_expected(self.streams):
+                return
+            self._withdraw(self._reset.direction, Contradiction.RESET)
+        self._reset = noted
+        if direction is Direction.TO_BROKER and not (self._is_proven or self._awaits_syn):
+            self._skip_early()
+        other = self.streams.get(OTHER[direction])
         had_received = other.offset_of(reset.acknowledgment) if other and reset.flags & TcpFlag.ACK else 0
-        return SideClosed(had_received, reset.position)
+        self.closing_sides.note_closed(direction, had_received, reset.position)
 
     def _begin(self, direction: Direction, first_byte: int, segment: Segment) -> Begun:
         """Set up a direction at the first segment that shows its sequence numbers."""
         from_start = bool(segment.flags & TcpFlag.SYN)
         self.streams[direction] = Stream(self._ledger, first_byte % SEQUENCE_SPACE)
-        self._awaits_syn = from_start and len(self.streams) < len(_OTHER)
+        self._awaits_syn = from_start and len(self.streams) < len(OTHER)
         return Begun(from_start, segment.captured_at, segment.position)
 
-    def _release(self) -> Iterator[tuple[Direction, Event]]:
+    def _release(self) -> Iterator[tuple[Direction, TransportEvent]]:
         """Pass on what is next in either direction, each chunk after what its sender had received."""
         goes_on = True
         while goes_on:
@@ -201,7 +342,7 @@ class Transport:
             for direction, stream in self.streams.items():
                 if not stream.is_blocked:
                     continue
-                for event in stream.release(self.streams.get(_OTHER[direction])):
+                for event in stream.release(self.streams.get(OTHER[direction])):
                     goes_on = True
                     yield direction, event
             if not goes_on and all(stream.is_blocked for stream in self.streams.values()):
@@ -213,12 +354,12 @@ class Transport:
 
     def _lose(
         self, direction: Direction, end: int, captured_at: int, position: int
-    ) -> Iterator[tuple[Direction, Event]]:
+    ) -> Iterator[tuple[Direction, TransportEvent]]:
         for gap in self.streams[direction].give_up(end, captured_at, position):
             yield direction, gap
 
-    def _lose_next(self, captured_at: int, position: int) -> Iterator[tuple[Direction, Event]]:
-        """Take the next missing bytes of both directions for lost, acknowledged or not."""
+    def _lose_next(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
+        """Lose the next missing bytes of both directions, acknowledged or not."""
         for direction, stream in self.streams.items():
             end = max(stream.awaited_end, stream.first_held)
             yield from self._lose(direction, end, captured_at, position)
@@ -226,22 +367,62 @@ class Transport:
 
     def _note_wait(self, captured_at: int) -> None:
         is_held_up = bool(self._early) or self._reset is not None
-        self._patience.note(captured_at, self.streams, is_held_up=is_held_up)
+        # The bytes of a SYN that the broker acknowledges are at hand.
+        streams = {} if self._syn_data is not None else self.streams
+        self._wait.note(captured_at, streams, is_held_up=is_held_up)
 
     def _note_ending(self, *, waits: bool) -> None:
-        """Note that the connection has ended, if it has. If it `waits`, bytes before a RST are awaited."""
+        """Enter the state ENDED if nothing before the end is missing; without `waits`, at any RST."""
         streams = self.streams.values()
-        if self._reset is not None and not (waits and self._awaits_before(*self._reset)):
-            self.ending = Closing.RST
-        elif len(streams) == len(_OTHER) and all(stream.is_finished for stream in streams):
+        if (reset := self._reset) is not None:
+            is_doubtful = reset.went_on and not reset.is_expected(self.streams)
+            if reset.is_passed(self.streams) or (is_doubtful and not waits):
+                self._reset = None
+                self._withdraw(reset.direction, Contradiction.RESET)
+            elif not (waits and (self._early or reset.awaits(self.streams))):
+                self.ending = Closing.RST
+        elif len(streams) == len(OTHER) and all(stream.is_finished for stream in streams):
             self.ending = Closing.FIN
 
-    def _awaits_before(self, direction: Direction, reset: Segment) -> bool:
-        """Whether bytes that passed before a RST are not captured so far."""
-        numbers = {direction: reset.sequence}
-        if reset.flags & TcpFlag.ACK:
-            numbers[_OTHER[direction]] = reset.acknowledgment
-        return bool(self._early) or any(
-            stream.held or (each in numbers and not stream.has_reached(stream.offset_of(numbers[each])))
-            for each, stream in self.streams.items()
-        )
+    def _withdraw(self, direction: Direction, contradiction: Contradiction) -> None:
+        """Note that the connection goes on although a side has closed it."""
+        self._ledger.contradict(contradiction)
+        stream = self.streams.get(direction)
+        if stream is None or not stream.has_end:
+            self.closing_sides.withdraw(direction)
+
+
+class Wait:
+    """The current wait: since when, in nanoseconds since the epoch, and for which bytes.
+
+    `since` is None while there is no wait. `ends` has the offset up to which the bytes of each direction were
+    awaited when the wait began.
+    """
+
+    def __init__(self) -> None:
+        self.since: int | None = None
+        self.ends: Mapping[Direction, int] = {}
+        self._segments = 0
+
+    def note(self, captured_at: int, streams: Mapping[Direction, Stream], *, is_held_up: bool) -> None:
+        """Begin, go on or end, after a segment was processed.
+
+        `is_held_up` is true if something other than bytes of the streams is awaited.
+        """
+        self._segments += 1
+        ends = {each: stream.awaited_end for each, stream in streams.items() if stream.has_lost_bytes}
+        if not ends and not is_held_up:
+            self.end()
+        elif self.since is None or not (
+            is_held_up or any(streams[each].next_offset < self.ends.get(each, 0) for each in ends)
+        ):
+            self.since, self._segments, self.ends = captured_at, 0, ends
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether it has lasted for so many segments that it must be given up, whatever the clock says."""
+        return self._segments > MAX_WAIT_SEGMENTS
+
+    def end(self) -> None:
+        """End the wait."""
+        self.since, self._segments, self.ends = None, 0, {}

@@ -1,6 +1,6 @@
 """Add pinned jars to a CycloneDX list of parts: `python add_jars.py PARTS.json PINS.sha256...`.
 
-The pins name files and not groups, so the entries have no package URL: scanners match their digests.
+Pins name files and not groups, so the entries have no package URL; scanners match their digests.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 NAME = re.compile(r"(.+?)-(\d+\..+)\.jar")
-"""A name may have numbers in it: `spark-sql-kafka-0-10_2.13-4.2.0.jar`."""
+"""A name may contain numbers: `spark-sql-kafka-0-10_2.13-4.2.0.jar`."""
 ALWAYS = "connector"
-"""The folder of the jars that every query needs; the others are for the demo and for object stores."""
+"""The folder of jars that every query needs. The others are for the demo and for object stores."""
 
 
 def jar(line: str) -> dict[str, Any]:
-    """The entry of a line as `sha256sum` writes it."""
+    """Return the entry for a line of `sha256sum`."""
     digest, path = line.split()
     named = NAME.fullmatch(Path(path).name)
     assert named is not None, path
@@ -34,7 +34,7 @@ def jar(line: str) -> dict[str, Any]:
 
 
 def add_jars(parts: Path, pins: list[Path]) -> None:
-    """Write the list anew, with every jar of the pins."""
+    """Add every jar of the pins to the list."""
     listed = json.loads(parts.read_text())
     jars = [jar(line) for each in pins for line in each.read_text().splitlines()]
     listed["components"] += jars

@@ -23,15 +23,15 @@ LONGEST_BODY = 1 << 20
 
 
 class Switch:
-    """When the alert last arrived, and whether its absence has been acted on."""
+    """Remembers when the alert last arrived, and whether the command has run since."""
 
     def __init__(self, after: float, command: list[str]) -> None:
         self._after, self._command = after, command
-        # A start counts as an arrival: Alertmanager has not had time to send one.
+        # The start counts as an arrival, because Alertmanager needs time to send the alert.
         self._arrived_at, self._acted = time.monotonic(), False
 
     def record_arrival(self) -> None:
-        """The alert arrived: wait anew."""
+        """Wait anew, because the alert has arrived."""
         if self._acted:
             print("kipwatch is heard again", flush=True)
         self._arrived_at, self._acted = time.monotonic(), False
@@ -41,16 +41,16 @@ class Switch:
         return time.monotonic() - self._arrived_at > self._after
 
     def act(self) -> None:
-        """Run the command if it is silent and that has not been done yet."""
+        """Run the command once if the alert has not arrived for too long."""
         if self.is_silent() and not self._acted:
             print(f"no {ALERT} for {self._after:.0f} s: running {self._command[0]}", flush=True)
             status = subprocess.run(self._command, check=False).returncode
-            # A command that failed, such as mail without a network, is tried again.
+            # Retry a command that fails, such as mail without a network.
             self._acted = status == 0
 
 
 def handler(switch: Switch) -> type[BaseHTTPRequestHandler]:
-    """Return the class that answers Alertmanager and probes."""
+    """Return the handler of requests from Alertmanager and probes."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

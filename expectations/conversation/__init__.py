@@ -1,4 +1,4 @@
-"""What frames say, and the facts of a connection that follow from it.
+"""Turns frames into statements, and statements into the facts of a connection.
 
 `columnar` makes the same windows from whole batches of frames.
 """

@@ -1,23 +1,28 @@
-"""What rules read in request and response bodies: one small struct for each kind of body."""
+"""The parts of request and response bodies that rules read: one small struct for each kind of body."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-from expectations.conversation.bounded_text import is_blank
-from expectations.conversation.header_offer import HeaderOffer
+from decoders.protocol import UNSUPPORTED_VERSION
+from expectations.conversation.own_values import NodeId
+from expectations.conversation.texts import is_blank
 
 NO_NODE = -1
 """The node ID that names no broker, as on the wire (KIP-1242)."""
 OTHER_HEADER = -1
 """The body version of an ApiVersions refusal behind a header version that it must not have."""
+NO_LAYOUT = -2
+"""The body version of an ApiVersions refusal of which nothing but the error code can be read."""
 LONGEST_SHARE_MEMBER_ID = 36
 """UTF-16 code units: the longest member ID that brokers accept in a Share request."""
 LONGEST_OWN_MEMBER_ID = 36
 """Bytes of the longest member ID that a client makes of a UUID. The coordinator of a classic group makes
 longer ones: a client ID or instance ID, a hyphen, and a UUID."""
 NAMED_LIMIT = 64
-"""Brokers of a description that are kept because their host is a name."""
+"""The most brokers of a description that are kept because their host is a name."""
 
 
 class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software", gc=False):
@@ -30,7 +35,7 @@ class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software"
     name: str
     version: str
     cluster_id: str | None = None
-    node_id: int = NO_NODE
+    node_id: NodeId = NO_NODE
 
     @property
     def gives_ids(self) -> bool:
@@ -48,6 +53,17 @@ class SoftwareClaim(msgspec.Struct, frozen=True, array_like=True, tag="software"
         return (self.cluster_id is None) != (self.node_id == NO_NODE)
 
 
+class HeaderOffer(NamedTuple):
+    """The part of an advertisement that is on request header v3.
+
+    `offered` are pairs of an API key and the API's lowest version on header v3. `withheld` are the keys of
+    APIs that have such a version while their advertised range ends below it; empty if nothing is offered.
+    """
+
+    offered: tuple[tuple[int, int], ...] = ()
+    withheld: tuple[int, ...] = ()
+
+
 AdvertisedRanges = tuple[tuple[int, int, int], ...]
 """Advertised ranges: (API key, lowest version, highest version)."""
 
@@ -59,8 +75,10 @@ Features = tuple[tuple[str, int, int], ...]
 class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertisement", gc=False):
     """An ApiVersions response.
 
-    A refusal that can only be read behind response header 1 has the `body_version` OTHER_HEADER.
-    `header_offer` says which of the ranges reach request header 3. The features are those that the broker
+    A refusal that can only be read behind response header v1 has the `body_version` OTHER_HEADER. One whose
+    bytes behind the error code fit neither version 0 nor the request's has NO_LAYOUT: KIP-35 fixes the place
+    of the error code for all versions.
+    `header_offer` says which of the ranges reach request header v3. The features are those that the broker
     supports and those that are finalized (KIP-584). The epoch of the finalized ones is left out, since it
     moves with any change of the cluster's metadata.
     """
@@ -71,6 +89,11 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, tag="advertise
     header_offer: HeaderOffer = HeaderOffer()
     supported_features: Features = ()
     finalized_features: Features = ()
+
+    @property
+    def refuses_version(self) -> bool:
+        """Whether it refuses the version of the request, in a way that a client can read."""
+        return self.error_code == UNSUPPORTED_VERSION and self.body_version != NO_LAYOUT
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag="heartbeat", gc=False):
@@ -116,9 +139,9 @@ class MemberRequest(msgspec.Struct, frozen=True, array_like=True, tag="member-re
 
 
 class ClassicGroup(msgspec.Struct, frozen=True, array_like=True, tag="classic-group", gc=False):
-    """The group that a JoinGroup or LeaveGroup request names, which is one of the classic protocol.
+    """The group that a JoinGroup or LeaveGroup request names, one of the classic protocol.
 
-    The member ID is left out: no rule reads it, and requests of a group's members are equal without it.
+    The member ID is left out: no rule reads it, and without it the requests of a group's members are equal.
     """
 
     group_id: str
@@ -133,8 +156,8 @@ class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="clus
     """
 
     cluster_id: str | None
-    node_id: int
-    named: tuple[int, ...] = ()
+    node_id: NodeId
+    named: tuple[NodeId, ...] = ()
 
     def is_meant_by(self, claim: SoftwareClaim | ClusterDescription) -> bool | None:
         """Whether a client that makes this claim means to reach this broker, None if it is not known."""
@@ -143,11 +166,6 @@ class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="clus
         if self.cluster_id != claim.cluster_id:
             return False
         return None if self.node_id == NO_NODE else self.node_id == claim.node_id
-
-
-def utf16_units(text: str) -> int:
-    """Count UTF-16 code units, the length of a string in Java."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 Body = (

@@ -1,72 +1,159 @@
 """The facts of a connection: what was said so far, worked out once for all rules.
 
-Facts carry no verdict. What was not seen is a fact too: a connection joined mid-stream has no known first
-request, and a gap takes back what the lost bytes may have changed.
+`Conversation.process` takes the observations of a connection in stream order, and the judge asks the rules
+after each. Facts carry no verdict. What was not seen is a fact, too: a loss takes back what the lost bytes
+may have changed.
+
+    observation        what it sets (+) and takes back (-)
+    OPENED             + opened_at; beginning_seen and unbroken, or joined, requests_missed, responses_missed
+    REQUEST            + first_request, first_identified, client_id, instance_id: the first of each
+                       + software, layout, latest_handshake: the latest of each
+    RESPONSE           + first_answer: that of the first, if nothing was lost before
+                       + advertised (ApiVersions without error), described (Metadata, DescribeCluster)
+      certain match    - requests_missed, responses_missed, negotiations_in_doubt
+      no match         - advertised, if it is of ApiVersions
+    GAP, INVALID_SIZE  + requests_missed or responses_missed, by direction; negotiations_in_doubt
+                       + first_answer, if there was none
+                       - unbroken, the requests in flight; beginning_seen, if no request was identified yet;
+                         advertised, if an ApiVersions response may be among the lost bytes
+    CLOSED             + closing, closed_by_broker, closed_upon
+
+`Negotiation`, `Telemetry`, `Members` and `Progress` process each observation, too.
 """
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from decoders.frame.record import Closing, Direction, Kind
-from decoders.protocol import API_VERSIONS, JOIN_GROUP, NO_ERROR, SASL_HANDSHAKE, UNSUPPORTED_VERSION
+from decoders.protocol import (
+    API_VERSIONS,
+    GET_TELEMETRY_SUBSCRIPTIONS,
+    JOIN_GROUP,
+    NO_ERROR,
+    OPENING_APIS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    UNSUPPORTED_VERSION,
+)
 from decoders.schema.header_versions import Layout
-from expectations.conversation.bodies import Advertisement, ClusterDescription, SoftwareClaim
-from expectations.conversation.header_offer import HeaderOffer
-from expectations.conversation.in_flight import ApiVersion
+from decoders.wire.other_protocol import is_tls_alert
+from expectations.conversation.bodies import (
+    Advertisement,
+    ClusterDescription,
+    HeaderOffer,
+    SoftwareClaim,
+    TelemetryIdentity,
+)
+from expectations.conversation.identifier import ZERO
 from expectations.conversation.members import Members
 from expectations.conversation.negotiation import Negotiation
 from expectations.conversation.observation import Observation
-from expectations.conversation.progress import Progress, Shown
-from expectations.conversation.telemetry import Telemetry
+from expectations.conversation.own_values import (
+    ApiKey,
+    ClientId,
+    Count,
+    InstanceId,
+    MemberId,
+    SequenceNumber,
+    Time,
+    Version,
+)
+from expectations.conversation.progress import ApiVersion, Progress, Shown
 
 SERVED_LIMIT = 32
-"""API versions that are remembered because the broker responded to them before it told any."""
+"""API versions that are remembered because the broker responded to them before it advertised any."""
+ASSIGNED_LIMIT = 8
+"""Assigned IDs that are kept. A client asks for one, and again only if it lost the response."""
+
+
+class FirstAnswer(enum.IntEnum):
+    """What the server sent first on a connection: nothing yet, an alert of TLS, or anything else.
+
+    UNSEEN means that its first bytes may have been missed.
+    """
+
+    NONE = 0
+    UNSEEN = 1
+    TLS_ALERT = 2
+    OTHER = 3
 
 
 class FirstRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request that later ones are compared with. `has_header` is False where its header was not read."""
 
-    sequence: int
+    sequence: SequenceNumber
     has_header: bool
-    header_version: int | None
-    client_id: str | None
-    instance_id: bytes | None
+    header_version: Version | None
+    client_id: ClientId | None
+    instance_id: InstanceId | None
 
 
 class Advertised(msgspec.Struct, frozen=True, array_like=True):
     """The version ranges in force: API key → (lowest, highest), and the sequence of their response.
 
-    `header_offer` says which of them reach request header 3.
+    `header_offer` says which of them reach request header v3, `before_login` that no login had begun.
     """
 
-    sequence: int
-    ranges: dict[int, tuple[int, int]]
+    sequence: SequenceNumber
+    ranges: dict[ApiKey, tuple[Version, Version]]
     header_offer: HeaderOffer = HeaderOffer()
+    before_login: bool = False
 
     def offers_header_v3(self, api_key: int) -> bool:
-        """Whether the broker offers a version of an API on request header 3."""
+        """Whether the broker offers a version of an API on request header v3."""
         return any(key == api_key for key, _ in self.header_offer.offered)
 
 
-class Conversation(msgspec.Struct, omit_defaults=True):
-    """What is known of one connection.
+class Telemetry(msgspec.Struct, omit_defaults=True):
+    """The client instance IDs that the broker assigned on a connection (KIP-714).
+
+    `assigned` holds the IDs, latest last, `asking` the sequences of requests that wait for one.
+    """
+
+    assigned: list[MemberId] = []
+    asking: list[SequenceNumber] = []
+
+    def process(self, observation: Observation) -> None:
+        """Process one observation."""
+        if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
+            self.asking.clear()
+        elif asked_identity(observation) == ZERO:
+            self.asking = [*self.asking, observation.first_sequence][-ASSIGNED_LIMIT:]
+        elif observation.is_matched and observation.paired_sequence in self.asking:
+            self.asking.remove(observation.paired_sequence)
+            self._process_response(observation)
+
+    def _process_response(self, response: Observation) -> None:
+        body = response.body
+        if isinstance(body, TelemetryIdentity) and response.errors == (0,) and body.instance_id != ZERO:
+            self.assigned = [*self.assigned, body.instance_id][-ASSIGNED_LIMIT:]
+
+
+class Conversation(msgspec.Struct, array_like=True):
+    """The facts of one connection.
 
     `first_request` is the first request seen, `first_identified` the first that is neither SaslHandshake nor
     a raw SASL token: the one whose client instance ID binds the connection (KIP-1313, Client Instance ID).
     They are the connection's true first requests only if `beginning_seen`. `unbroken` means that nothing was
-    missed since the opening. `superseded` is the advertisement that the latest observation replaced.
-    `closed_by_broker` means that the broker closed first, `closed_upon` is the API version of the only
-    request in flight when it did, None if there were more or some may have been missed. `requests_missed` and
-    `responses_missed` mean that bytes of that direction were lost, or that the connection was joined midway,
-    and that no request since then has its response. `joined` means that it was joined midway: it began before
-    `opened_at`. `negotiations_in_doubt` are the ApiVersions requests from before a loss that may still be in
-    flight. `served_untold` are API versions that the broker responded to, other than with error 35, before it
-    told the connection any versions. `client_id_repeated` means that a request after the first has a client
-    ID. `described` is what the broker said of itself, `configured` what the user's configuration says of its
-    listener.
+    missed since the opening, `joined` that the connection was joined midway: it began before `opened_at`.
+    `superseded` is the advertisement that the latest observation replaced. `closed_by_broker` means that the
+    broker closed first. `closed_upon` is then the API version of the only request in flight, None if there
+    were more or some may have been missed.
 
-    Rules read the facts. `progress` is for those alone that declare `uses_progress`.
+    `requests_missed` and `responses_missed` mean that bytes of that direction were lost, or that the
+    connection was joined midway, and that no request since then has its response. `negotiations_in_doubt`
+    counts the ApiVersions requests from before a loss that may still be in flight. `served_unadvertised` are
+    API versions that the broker responded to, other than with error 35, before it advertised any.
+    `client_id_repeated` means that a request after the first has a client ID. `described` is what the broker
+    said of itself, `configured` what the user's configuration says of its listener. `admitted` means that the
+    broker serves the connection: it accepted a login, or responded to a request other than OPENING_APIS.
+    `told_before_login` means that it advertised ranges before a login had begun.
+    `first_answer` is what the server sent first.
+
+    Rules read the facts, and of the `progress` only what `is_certain` says.
     """
 
     connection: bytes
@@ -82,13 +169,13 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     first_identified: FirstRequest | None = None
     uses_header_v3: bool = False
     layout: Layout | None = None
-    client_id: str | None = None
-    instance_id: bytes | None = None
-    instance_id_sequence: int = 0
+    client_id: ClientId | None = None
+    instance_id: InstanceId | None = None
+    instance_id_sequence: SequenceNumber = 0
     closing: Closing = Closing.NONE
-    opened_at: int = 0
+    opened_at: Time = 0
     unbroken: bool = False
-    latest_handshake: int = 0
+    latest_handshake: SequenceNumber = 0
     superseded: Advertised | None = None
     described: ClusterDescription | None = None
     configured: ClusterDescription | None = None
@@ -102,8 +189,11 @@ class Conversation(msgspec.Struct, omit_defaults=True):
     client_id_repeated: bool = False
     joins_classic_groups: bool = False
     joined: bool = False
-    negotiations_in_doubt: int = 0
-    served_untold: list[ApiVersion] = []
+    negotiations_in_doubt: Count = 0
+    served_unadvertised: list[ApiVersion] = []
+    admitted: bool = False
+    first_answer: FirstAnswer = FirstAnswer.NONE
+    told_before_login: bool = False
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -118,6 +208,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
                 self.beginning_seen = self.unbroken = not observation.mid_stream
                 self.joined = observation.mid_stream
                 self.requests_missed = self.responses_missed = observation.mid_stream
+                self.first_answer = FirstAnswer.UNSEEN if observation.mid_stream else FirstAnswer.NONE
             case Kind.CLOSED:
                 self.closing = observation.closing
                 self.closed_by_broker = observation.direction is Direction.TO_CLIENT
@@ -134,6 +225,8 @@ class Conversation(msgspec.Struct, omit_defaults=True):
         """Take back what the lost bytes may have changed: the first request, or the advertised ranges."""
         if loss.direction is not Direction.TO_CLIENT and self.first_identified is None:
             self.beginning_seen = False
+        if loss.direction is not Direction.TO_BROKER and self.first_answer is FirstAnswer.NONE:
+            self.first_answer = _first_answer(loss)
         self.unbroken = False
         self.negotiations_in_doubt += self.progress.lose(loss.last_sequence).get(API_VERSIONS, 0)
         if self._may_hide_advertisement(loss.direction):
@@ -176,6 +269,8 @@ class Conversation(msgspec.Struct, omit_defaults=True):
 
     def _process_response(self, response: Observation) -> None:
         body = response.body
+        if self.first_answer is FirstAnswer.NONE:
+            self.first_answer = FirstAnswer.OTHER
         if self.is_certain(response):
             # A broker responds in order, so nothing that was sent before is in flight.
             self.requests_missed = self.responses_missed = False
@@ -186,21 +281,45 @@ class Conversation(msgspec.Struct, omit_defaults=True):
             self.advertised = None
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR and response.is_matched:
             ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
+            before_login = self.latest_handshake == 0
             self.superseded = self.advertised
-            self.advertised = Advertised(response.first_sequence, ranges, body.header_offer)
+            self.advertised = Advertised(response.first_sequence, ranges, body.header_offer, before_login)
+            self.told_before_login = self.told_before_login or before_login
         if isinstance(body, ClusterDescription) and response.is_matched:
             self.described = body
+        if response.is_matched and not self.admitted:
+            is_login = response.api_key == SASL_AUTHENTICATE and response.errors == (NO_ERROR,)
+            self.admitted = is_login or response.api_key not in OPENING_APIS
         if response.is_matched and UNSUPPORTED_VERSION not in (response.errors or ()):
             self._process_served((response.api_key, response.api_version))
 
     def _process_served(self, version: ApiVersion) -> None:
-        is_untold = self.advertised is None and version[0] != API_VERSIONS
-        if is_untold and version not in self.served_untold and len(self.served_untold) < SERVED_LIMIT:
-            self.served_untold.append(version)
+        is_unadvertised = self.advertised is None and version[0] != API_VERSIONS
+        if (
+            is_unadvertised
+            and version not in self.served_unadvertised
+            and len(self.served_unadvertised) < SERVED_LIMIT
+        ):
+            self.served_unadvertised.append(version)
 
     def has_served(self, version: ApiVersion) -> bool:
-        """Whether the broker responded to an API version untold, or may have."""
-        return version in self.served_untold or len(self.served_untold) == SERVED_LIMIT
+        """Whether the broker responded to an API version before it advertised any, or may have."""
+        return version in self.served_unadvertised or len(self.served_unadvertised) == SERVED_LIMIT
+
+    @property
+    def withheld_before_login(self) -> tuple[int, ...] | None:
+        """The keys of the APIs of which the list before the login lacked versions.
+
+        None unless the latest observation is the first list since the login, and nothing else was missed.
+        """
+        before, now = self.superseded, self.advertised
+        if before is None or now is None or not self.unbroken or not before.before_login or now.before_login:
+            return None
+        return tuple(
+            key
+            for key, (lowest, highest) in sorted(now.ranges.items())
+            if lowest <= highest and not _includes(before.ranges.get(key), lowest, highest)
+        )
 
     def is_first(self, request: Observation) -> bool:
         """Whether this is the very first request seen."""
@@ -218,7 +337,7 @@ class Conversation(msgspec.Struct, omit_defaults=True):
 
     @property
     def ended(self) -> bool:
-        """Whether the connection itself ended, rather than that it is no longer followed."""
+        """Whether the connection itself ended, rather than the capture of it."""
         return self.closing in (Closing.FIN, Closing.RST, Closing.REPLACED)
 
     @property
@@ -228,15 +347,26 @@ class Conversation(msgspec.Struct, omit_defaults=True):
 
     @property
     def first_is_known(self) -> bool:
-        """Whether the first request's header is certain, and was the connection's first."""
+        """Whether the first request seen was the connection's first, and its header is certain."""
         return self.beginning_seen and self.first_request is not None and self.first_request.has_header
 
     def is_certain(self, response: Observation) -> bool:
         """Whether a response surely belongs to its request. Reads the progress.
 
-        Correlation IDs repeat: a match with a request from before a loss may be with a lost request's ID.
+        Correlation IDs repeat, so a match with a request from before a loss may really answer a lost request.
         """
         return response.is_matched and response.paired_sequence > self.progress.loss
+
+
+def _first_answer(loss: Observation) -> FirstAnswer:
+    """Name the first bytes of the server, which are no frame."""
+    if loss.kind is Kind.GAP:
+        return FirstAnswer.UNSEEN
+    return FirstAnswer.TLS_ALERT if is_tls_alert(loss.size) else FirstAnswer.OTHER
+
+
+def _includes(known: tuple[int, int] | None, lowest: int, highest: int) -> bool:
+    return known is not None and known[0] <= lowest and highest <= known[1]
 
 
 def _first(request: Observation) -> FirstRequest:
@@ -247,3 +377,9 @@ def _first(request: Observation) -> FirstRequest:
         client_id=request.client_id,
         instance_id=request.instance_id,
     )
+
+
+def asked_identity(request: Observation) -> str | None:
+    """Return the ID in the body of a GetTelemetrySubscriptions request; None for anything else."""
+    asks = request.kind is Kind.REQUEST and request.api_key == GET_TELEMETRY_SUBSCRIPTIONS
+    return request.body.instance_id if asks and isinstance(request.body, TelemetryIdentity) else None

@@ -1,4 +1,14 @@
-"""The facts of group members: what the heartbeats of each member showed (KIP-848, KIP-1082)."""
+"""The facts of group members, from the heartbeats of each (KIP-848, KIP-1082).
+
+    observation              what changes of a member
+    its heartbeat            `epoch`; `answered` becomes False. A new member is added; if MEMBER_LIMIT are
+                             followed, one that has left makes room
+    the response to that     `answered`, `assigned_id`, `error_code`, `heartbeat_interval`
+    a gap, or a heartbeat    all but `epoch` becomes unknown: newer responses may have been lost
+    that cannot be read
+
+The times of its heartbeats are in `MemberProgress`.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +18,22 @@ from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS, JOINING, NO_ERROR
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.observation import Observation
+from expectations.conversation.own_values import (
+    Duration,
+    Epoch,
+    ErrorCode,
+    MemberId,
+    MemberName,
+    Milliseconds,
+)
 from expectations.conversation.progress import MemberProgress, Progress
 
 MEMBER_LIMIT = 64
-"""Members of one connection that are followed; a further one is not."""
+"""Members of one connection that are followed."""
 DEFAULT_HEARTBEAT_INTERVAL = 5_000
 """Milliseconds; the broker's default, used until a response gives the interval."""
 ZERO = "\N{SYMBOL FOR NULL}"
-"""What stands for a zero byte in a group ID."""
+"""Stands for a zero byte in a group ID."""
 _SEPARATOR = "\0"
 
 
@@ -26,11 +44,11 @@ class Member(msgspec.Struct, omit_defaults=True):
     counts only if it was `answered`.
     """
 
-    epoch: int = JOINING
+    epoch: Epoch = JOINING
     answered: bool = False
-    assigned_id: str | None = None
-    heartbeat_interval: int = DEFAULT_HEARTBEAT_INTERVAL
-    error_code: int = NO_ERROR
+    assigned_id: MemberId | None = None
+    heartbeat_interval: Milliseconds = DEFAULT_HEARTBEAT_INTERVAL
+    error_code: ErrorCode = NO_ERROR
 
     @property
     def has_left(self) -> bool:
@@ -41,12 +59,12 @@ class Member(msgspec.Struct, omit_defaults=True):
 class Members(msgspec.Struct, omit_defaults=True):
     """The members of one connection by `member_name`.
 
-    `silences` is set while a heartbeat is processed that names one of several members: how long each of the
-    others in its group has sent no heartbeat, in nanoseconds.
+    `silences` holds for one observation: if it is a heartbeat of one of several members, how long each other
+    member of its group has sent none, in nanoseconds.
     """
 
-    known: dict[str, Member] = {}
-    silences: dict[str, int] = {}
+    known: dict[MemberName, Member] = {}
+    silences: dict[MemberName, Duration] = {}
 
     def process(self, observation: Observation, progress: Progress) -> MemberProgress | None:
         """Process one observation; returns the progress of the member whose heartbeat it is."""
@@ -65,7 +83,7 @@ class Members(msgspec.Struct, omit_defaults=True):
         return None
 
     def of(self, group_id: str, member_id: str) -> Member:
-        """Return what is known of a member; one that is not followed has shown nothing."""
+        """Return the facts of a member; those of a member that is not followed are the defaults."""
         return self.known.get(member_name(group_id, member_id)) or Member()
 
     def ids_of(self, group_id: str) -> set[str]:
@@ -130,6 +148,7 @@ class Members(msgspec.Struct, omit_defaults=True):
 def member_name(group_id: str, member_id: str) -> str:
     """Name a member of a group: both IDs, separated by the first zero byte.
 
-    Kafka takes a group ID with zero bytes, too. Here they are `ZERO`, so that nobody is of another's group.
+    Kafka takes a group ID with zero bytes, too. They become `ZERO`, so that no group's names begin like those
+    of another.
     """
     return f"{group_id.replace(_SEPARATOR, ZERO)}{_SEPARATOR}{member_id}"

@@ -1,7 +1,14 @@
-"""The facts of ApiVersions: which request a response belongs to, and what responses have refused.
+"""The facts of ApiVersions: which request a response answers, and what responses have refused.
 
-What a request claims is judged only once it is known that the broker understood it, so requests are kept
-until their response comes.
+What a request claims is judged once it is known that the broker understood it, so a request waits for its
+response:
+
+    state       until                                                       then
+    waiting     its matched response                                        `answered`
+    waiting     a loss, the end of the connection, WAITING_LIMIT others     `given_up`
+
+`answered` and `given_up` hold for one observation. `refusal` lasts until the next response or loss, `errors`
+until the connection ends.
 """
 
 from __future__ import annotations
@@ -16,27 +23,35 @@ from decoders.protocol import (
     INVALID_REQUEST,
     NO_ERROR,
     REBOOTSTRAP_REQUIRED,
-    UNSUPPORTED_VERSION,
 )
 from expectations.conversation.bodies import NO_NODE, Advertisement, SoftwareClaim
 from expectations.conversation.observation import Observation
+from expectations.conversation.own_values import ErrorCode, SequenceNumber, Version
 
 WAITING_LIMIT = 16
 """ApiVersions requests that wait for a response at the same time; the oldest is given up for another."""
 
+FIRST_WITH_IDS = 5
+"""The first version of ApiVersions that may name the cluster and the node that the client means to reach."""
+
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
-    """An ApiVersions request that makes claims; `advertised` means that its version was advertised."""
+    """An ApiVersions request that makes claims; `advertised`: its version was in the ranges in force."""
 
     request: Observation
     claim: SoftwareClaim
     advertised: bool
 
+    @property
+    def withholds_ids(self) -> bool:
+        """Whether the version has room for the IDs of cluster and node, and neither is given (KIP-1242)."""
+        return self.request.api_version >= FIRST_WITH_IDS and not self.claim.gives_ids
+
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):
     """The versions of ApiVersions that a response with error 35 offers, None if it names none."""
 
-    offered: tuple[int, int] | None
+    offered: tuple[Version, Version] | None
 
 
 class Negotiation(msgspec.Struct, omit_defaults=True):
@@ -44,15 +59,15 @@ class Negotiation(msgspec.Struct, omit_defaults=True):
 
     `waiting` holds requests without a response, by sequence. `answered` is the request that the latest
     observation answers, `given_up` are those whose response will not be known because of it. `refusal` is
-    that of the latest response. `errors` maps the errors after which a client should leave the connection to
-    the sequence of the first response that gave them.
+    the latest response, if it refused the version. `errors` maps the errors after which a client should leave
+    the connection to the sequence of the first response that gave them.
     """
 
-    waiting: dict[int, Asked] = {}
+    waiting: dict[SequenceNumber, Asked] = {}
     answered: Asked | None = None
     given_up: list[Asked] = []
     refusal: Refusal | None = None
-    errors: dict[int, int] = {}
+    errors: dict[ErrorCode, SequenceNumber] = {}
 
     def process(self, observation: Observation, ranges: Mapping[int, tuple[int, int]]) -> None:
         """Process one observation. `ranges` are the advertised ones, by API key."""
@@ -94,7 +109,7 @@ class Negotiation(msgspec.Struct, omit_defaults=True):
         self.refusal = None
         if not isinstance(body, Advertisement):
             return
-        if body.error_code == UNSUPPORTED_VERSION:
+        if body.refuses_version:
             self.refusal = Refusal(own_range(body))
         elif body.error_code in (INVALID_REQUEST, REBOOTSTRAP_REQUIRED):
             self.errors.setdefault(body.error_code, response.first_sequence)

@@ -1,9 +1,11 @@
-"""Progress: what every frame moves on a connection, apart from the facts that rules judge by.
+"""What every frame moves on a connection, apart from the facts that rules judge by.
 
-Times, sequences and the requests in flight change with each frame, the facts only with news. Kept apart, the
-facts of a connection that repeats itself are neither read nor written, and connections with equal facts get
-equal verdicts. `Progress.advance` moves these values for the judge, `progress_numbers.py` the same values for
-the judgement cache.
+Times, sequences and the requests in flight change with each frame, facts only with news. They are kept apart,
+so the facts of a connection that repeats itself are neither read nor written, and connections with equal
+facts share verdicts. `Progress.advance` moves these values frame by frame; the automaton moves
+`Progress.numbers` as columns (`expectations/judging/walk.py`).
+
+A request is in flight from its frame to its matched response. A loss empties the table: `Progress.lose`.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import Final
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.in_flight import InFlight
-from expectations.conversation.occurrence import Occurrence
-from expectations.conversation.statement import Statement
+from decoders.protocol import API_VERSIONS, PRODUCE
+from expectations.conversation.observation import Occurrence, Statement
+from expectations.conversation.own_values import ApiKey, Count, MemberName, SequenceNumber, Time, Version
 
 NEVER: Final = -1
-"""The time of what never happened."""
+"""Stands for a time at which nothing happened."""
 PROGRESS_NUMBERS: Final = (
     "captured_at",
     "sequence",
@@ -33,10 +35,63 @@ PROGRESS_NUMBERS: Final = (
     "member_heartbeat",
 )
 """The names of the numbers that `Progress.numbers` lists, in their order."""
+ApiVersion = tuple[ApiKey, Version]
+"""An API key and a version."""
+UNREADABLE_PRODUCE: ApiVersion = (PRODUCE, -1)
+"""A Produce whose acks were not read, so that it is unknown whether it expects a response."""
+
+VERSIONS_LIMIT: Final = 64
+"""API versions of one connection that are counted separately. A client could name 2^32."""
+OTHERS: ApiVersion = (API_VERSIONS, -1)
+"""Stands for the versions beyond VERSIONS_LIMIT. There may be negotiations among them."""
+
+
+class InFlight(msgspec.Struct, omit_defaults=True):
+    """The requests of one connection since its latest loss without a response, by API version."""
+
+    counts: dict[ApiVersion, Count] = {}
+
+    def advance(self, statement: Statement, count: int) -> None:
+        """Count `count` frames with a statement."""
+        change = in_flight_change(statement)
+        if change is not None:
+            version, sign = change
+            self.add(version, sign * count)
+
+    def add(self, version: ApiVersion, count: int) -> None:
+        """Count `count` more requests of an API version, or fewer if it is negative."""
+        if version not in self.counts and (OTHERS in self.counts or len(self.counts) >= VERSIONS_LIMIT):
+            version = OTHERS
+        left = self.counts.get(version, 0) + count
+        if left:
+            self.counts[version] = left
+        else:
+            self.counts.pop(version, None)
+
+    @property
+    def only_one(self) -> ApiVersion | None:
+        """The API version of the only request in flight, None if there are more or none.
+
+        None for one of OTHERS, too. UNREADABLE_PRODUCE may expect no response at all.
+        """
+        is_one = list(self.counts.values()) == [1] and OTHERS not in self.counts
+        return next(iter(self.counts)) if is_one else None
+
+    def may_include(self, version: ApiVersion) -> bool:
+        """Whether a request of an API version may be in flight."""
+        return version in self.counts or OTHERS in self.counts
+
+    def forget(self) -> dict[int, int]:
+        """Forget all requests. Returns how many there were, by API key."""
+        forgotten: dict[int, int] = {}
+        for (api_key, _), count in self.counts.items():
+            forgotten[api_key] = forgotten.get(api_key, 0) + count
+        self.counts.clear()
+        return forgotten
 
 
 def shown_again(until: int, before_until: int, occurrence: Occurrence) -> tuple[int, int]:
-    """Return when an identity was last shown, and when before that, after an occurrence that shows it again.
+    """Return the times of the last and the last but one showing, after an occurrence that shows an identity.
 
     Folded occurrences of several statements overlap.
     """
@@ -47,10 +102,10 @@ def shown_again(until: int, before_until: int, occurrence: Occurrence) -> tuple[
 
 
 class Shown(msgspec.Struct, array_like=True):
-    """When a connection last showed an identity, and when before that, in nanoseconds since the epoch."""
+    """The times of the last and the last but one showing of an identity, in nanoseconds since the epoch."""
 
-    until: int
-    before_until: int
+    until: Time
+    before_until: Time
 
     def advance(self, occurrence: Occurrence) -> None:
         """Move both times to an occurrence that shows the identity again."""
@@ -60,24 +115,24 @@ class Shown(msgspec.Struct, array_like=True):
 class MemberProgress(Shown, array_like=True):
     """When a group member last sent a heartbeat; `heartbeat` is that heartbeat's sequence, 0 after a gap."""
 
-    heartbeat: int = 0
+    heartbeat: SequenceNumber = 0
 
 
 class Progress(msgspec.Struct, omit_defaults=True):
-    """What frames move on one connection.
+    """The values that frames move on one connection.
 
     `captured_at` is the latest capture time, `sequence` the latest sequence and `loss` that of the latest
-    loss. `in_flight` has only requests that came after it. `client` and `instance` tell when the connection
-    last showed its client ID and its client instance ID, None if it has none. `members` has the members that
-    send heartbeats, by `member_name`.
+    loss. `in_flight` has only requests that came after it. `client` and `instance` are the times at which
+    the connection showed its client ID and its client instance ID, None if it has none. `members` has the
+    members that send heartbeats, by `member_name`.
     """
 
-    captured_at: int = 0
-    sequence: int = 0
-    loss: int = 0
+    captured_at: Time = 0
+    sequence: SequenceNumber = 0
+    loss: SequenceNumber = 0
     client: Shown | None = None
     instance: Shown | None = None
-    members: dict[str, MemberProgress] = {}
+    members: dict[MemberName, MemberProgress] = {}
     in_flight: InFlight = msgspec.field(default_factory=InFlight)
 
     def advance(
@@ -100,7 +155,7 @@ class Progress(msgspec.Struct, omit_defaults=True):
             member.heartbeat = occurrence.first_sequence
 
     def lose(self, sequence: int) -> dict[int, int]:
-        """Process a loss. Returns by API key how many requests were in flight, of which no more is known."""
+        """Process a loss: forget the requests in flight. Returns how many there were, by API key."""
         self.loss = sequence
         return self.in_flight.forget()
 
@@ -139,3 +194,20 @@ class Progress(msgspec.Struct, omit_defaults=True):
             {member_name: MemberProgress(member[0], member[1], heartbeat)} if member[0] != NEVER else {},
             in_flight,
         )
+
+
+def in_flight_change(statement: Statement) -> tuple[ApiVersion, int] | None:
+    """Return the API version whose count a frame changes, and by how much: 1 for a request, else -1."""
+    if statement.kind is Kind.REQUEST and statement.expects_response:
+        return request_version(statement), 1
+    if statement.kind is Kind.RESPONSE and statement.is_matched:
+        return (statement.api_key, statement.api_version), -1
+    return None
+
+
+def request_version(request: Statement) -> ApiVersion:
+    """Return the API version that a request is counted under."""
+    is_certain = request.known and request.failure is None
+    if request.api_key == PRODUCE and not is_certain:
+        return UNREADABLE_PRODUCE
+    return request.api_key, request.api_version

@@ -1,7 +1,7 @@
-"""Pseudonyms: identities are replaced before they become facts, so that no later stage holds a plain one.
+"""Replaces identities by pseudonyms before they become facts, so that no later stage holds a plain one.
 
-Statements, connections, rules, state, findings and reports then know pseudonyms alone, and no rule can forget
-to hide an ID. Rules judge as before, since a pseudonym keeps what they read of an identity:
+Statements, connections, rules, state, findings and reports then have pseudonyms only, and no rule can forget
+to hide an ID. Verdicts stay the same, since a pseudonym keeps what rules read of an identity:
 
 - Equal identities have equal pseudonyms, also in different forms: a member ID that is the client instance ID
   stays it.
@@ -34,13 +34,10 @@ from expectations.conversation.bodies import (
     HeartbeatResponse,
     MemberRequest,
     TelemetryIdentity,
-    utf16_units,
 )
-from expectations.conversation.bounded_text import LONGEST_TEXT, is_blank, is_shortened
 from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text, is_kafkas_form
-from expectations.conversation.occurrence import Occurrence
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
+from expectations.conversation.observation import ConnectionKey, Occurrence, Statement, Window
+from expectations.conversation.texts import LONGEST_TEXT, is_blank, is_shortened, utf16_units
 
 IDENTITIES: Final[Mapping[type[msgspec.Struct], tuple[str, ...]]] = {
     Statement: ("client_id", "client_instance_id", "draft_instance_id"),
@@ -52,7 +49,7 @@ IDENTITIES: Final[Mapping[type[msgspec.Struct], tuple[str, ...]]] = {
 }
 """The fields of statements and their bodies that hold identities: IDs as text or 16 bytes."""
 SHORTEST: Final = 13
-"""Characters of the pseudonym of a text that has fewer."""
+"""Characters that the pseudonym of a text has at least."""
 SHORTEST_KEY: Final = 16
 """Bytes that a key must have at least."""
 _HOST_BYTES, _TEXT_BYTES = 6, 16
@@ -62,7 +59,7 @@ _NETWORK_TEXT: Final = "[fd6b:6970:7761:7463:6800:"
 _NO_UUID: Final = "~"
 """How pseudonyms of texts begin. No form of a UUID has this character."""
 _EVIDENCE_BYTES: Final = {Kind.REQUEST: 8, Kind.RESPONSE: 4, Kind.NOT_KAFKA: 4, Kind.INVALID_SIZE: 4}
-"""Bytes of a frame before its first identity: API key, version and correlation ID, or what is no header."""
+"""Bytes of a frame that precede any identity: API key, version and correlation ID, or bytes of no header."""
 _Named = TypeVar("_Named", bound=msgspec.Struct)
 
 
@@ -97,7 +94,7 @@ class Pseudonyms:
         return f"{self.host(host)}:{port}"
 
     def host(self, host: str) -> str:
-        """Replace a host. One that a feeder has replaced gets the name that the plain one has."""
+        """Replace a host. One that a feeder has replaced gets the same name as the plain one."""
         replaced = ipaddress.ip_address(host.strip("[]")).packed if host.startswith(_NETWORK_TEXT) else b""
         return f"h-{(replaced[len(_NETWORK) :] or self._hash(host.encode(), _HOST_BYTES)).hex()}"
 
@@ -155,14 +152,14 @@ class Pseudonyms:
 
 
 def _without_evidence(occurrence: Occurrence, kind: Kind) -> Occurrence:
-    """Keep of the frame's first bytes what precedes any identity."""
+    """Cut the frame's first bytes before any identity."""
     beginning = occurrence.evidence.beginning[: _EVIDENCE_BYTES.get(kind, 0)]
     evidence = msgspec.structs.replace(occurrence.evidence, beginning=beginning)
     return msgspec.structs.replace(occurrence, evidence=evidence)
 
 
 def _length(text: str) -> int:
-    """Return the length in UTF-16, by which brokers limit a member ID, but shorten no text that is whole."""
+    """Return the length in UTF-16, by which brokers limit a member ID. A text stays whole, or shortened."""
     return len(text) if is_shortened(text) else min(utf16_units(text), LONGEST_TEXT)
 
 

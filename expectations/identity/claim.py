@@ -16,18 +16,15 @@ import msgspec
 from decoders.protocol import JOINING
 from decoders.wire.other_protocol import OtherProtocol, protocol_of
 from expectations.conversation.bodies import AdvertisedRanges, ClusterDescription, SoftwareClaim
-from expectations.conversation.occurrence import Evidence
-
-SAME_MOMENT = 10_000_000
-"""Nanoseconds, at most, between the captures of one packet before and after address translation on a host."""
-
+from expectations.conversation.observation import Evidence
+from expectations.conversation.own_values import ApiKey, Time, Version
 
 CLOCKS_DIFFER = 60_000_000_000
 """Nanoseconds, at most, by which the clocks of two feeders differ."""
 
 
 class IdentityKind(enum.IntEnum):
-    """What connections may have in common."""
+    """The kinds of identities that connections may share."""
 
     INSTANCE = 1
     """A client instance ID."""
@@ -45,15 +42,15 @@ class IdentityKind(enum.IntEnum):
     """A client instance ID in a group."""
 
 
-class Identity(msgspec.Struct, frozen=True, array_like=True):
-    """One identity in a cluster. `name` is its text; a zero byte separates the parts of a name of two."""
+class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One identity in a cluster. A zero byte separates the parts of a `name` that has two."""
 
     kind: IdentityKind
     cluster: str
     name: str
 
 
-class Negotiated(msgspec.Struct, frozen=True, array_like=True):
+class Negotiated(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """When a connection negotiated versions, in nanoseconds since the epoch; 0 where it did not happen.
 
     `asked_at` is when the first ApiVersions request was sent, `used_at` when the first other request
@@ -61,43 +58,51 @@ class Negotiated(msgspec.Struct, frozen=True, array_like=True):
     Metadata or DescribeCluster first described the cluster to the client. `refused_ids` are those that the
     refusal with error 129 was about. `refused_at` is when version `refused_version` of ApiVersions was
     refused with error 35, if the client sent nothing else afterwards; it is known when the connection has
-    ended.
+    ended. `first_use` is the API of the request sent at `used_at`. `unidentified` means that the broker
+    accepted ApiVersions in a version with IDs that gave none.
     """
 
-    asked_at: int = 0
-    used_at: int = 0
-    rebootstrap_at: int = 0
-    described_at: int = 0
+    asked_at: Time = 0
+    used_at: Time = 0
+    rebootstrap_at: Time = 0
+    described_at: Time = 0
     refused_ids: ClusterDescription | None = None
-    refused_at: int = 0
-    refused_version: int = -1
+    refused_at: Time = 0
+    refused_version: Version = -1
+    first_use: ApiKey = -1
+    unidentified: bool = False
 
 
 NOT_LISTED: Final = (0, -1)
 """The range of an API that an advertisement does not list."""
 
 
-class Refused(msgspec.Struct, frozen=True, array_like=True):
+class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request that the broker refused, perhaps for its version.
 
-    `by_error` is True if it was refused with error 35, False if by closing the connection. `told` is the
-    range that the broker had given for the API on this connection, NOT_LISTED if its list has none, None if
-    the connection was told nothing. The request was sent at `asked_at` or later. `times` counts how often it
-    was sent, each time after the one before was refused. `is_whole` is True if it was read to its last byte
-    and its header is one that each broker reads. `served` is True if the broker had responded to the version
-    on this connection before it told it any versions. `on_header_v3` is True for ApiVersions that was read to
-    its last byte on header v3.
+    `by_error` is True if it was refused with error 35, False if by closing the connection. `advertised` is
+    the range that the broker had advertised for the API on this connection, NOT_LISTED if its list has none,
+    None if it had advertised nothing. The request was sent at `asked_at` or later. `times` counts how often
+    it was sent, each time after the one before was refused. `is_whole` is True if it was read to its last
+    byte and its header is one that each broker reads. `served` is True if the broker had responded to the
+    version on this connection before it advertised any. `on_header_v3` is True for ApiVersions that was read
+    to its last byte on header v3, `is_newer` for a version of it that no schema has, on a header that each
+    broker reads. `admitted` is True if the broker served the connection before, `shook_hands` if a login was
+    begun there.
     """
 
     api_key: int
     api_version: int
     by_error: bool = False
-    told: tuple[int, int] | None = None
+    advertised: tuple[int, int] | None = None
     asked_at: int = 0
     times: int = 1
     is_whole: bool = False
     served: bool = False
     on_header_v3: bool = False
+    admitted: bool = False
+    shook_hands: bool = False
+    is_newer: bool = False
 
     @property
     def request(self) -> tuple[int, int]:
@@ -105,7 +110,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
         return self.api_key, self.api_version
 
 
-class Foreign(msgspec.Struct, frozen=True, array_like=True):
+class Foreign(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A connection that is not Kafka: its first four bytes.
 
     `named_port` is True if the user names the server's port as one of a broker, `responded` if the server
@@ -118,7 +123,7 @@ class Foreign(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def protocol(self) -> OtherProtocol:
-        """What the bytes look like."""
+        """The protocol that the bytes look like."""
         return protocol_of(self.beginning)
 
     @property
@@ -127,15 +132,16 @@ class Foreign(msgspec.Struct, frozen=True, array_like=True):
         return int.from_bytes(self.beginning, signed=True)
 
 
-class Route(msgspec.Struct, frozen=True, array_like=True):
-    """What was shown of the broker behind a server address: IDs that it accepted, or its description."""
+class Route(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The broker behind a server address: its description of itself, and IDs that it accepted or rejected."""
 
     accepted: ClusterDescription | None = None
     described: ClusterDescription | None = None
+    rejected: ClusterDescription | None = None
 
 
-class Membership(msgspec.Struct, frozen=True, array_like=True):
-    """What the heartbeats of a member showed on one connection.
+class Membership(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The heartbeats of a member on one connection.
 
     `joins` is True if the first of them joined the group. `epoch` is that of the latest one, `error_code`
     that of its response, None if it has none. `silence` is for how long the connection went on after it, in
@@ -153,8 +159,8 @@ class Membership(msgspec.Struct, frozen=True, array_like=True):
         return self.epoch < JOINING
 
 
-class Claim(msgspec.Struct, frozen=True, array_like=True):
-    """What one connection showed of one identity.
+class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A snapshot of one identity on one connection.
 
     Times are nanoseconds since the epoch. `first_sequence` and `since` are those of the first frame
     that shows it, `until` is the time of the latest one, `before_until` that of the one before.
@@ -165,7 +171,12 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     `evidence` comes with the first snapshot only; `as_of` counts the snapshots.
 
     Claims about a server that belong to no connection have an empty `connection` (`server_claim.py`).
-    `ranges` is set on those about an advertisement, `witness` is the first connection that it was made to.
+    `ranges` is set on those about an advertisement, `witness` is the first connection that shows the claim.
+    `after_login` is set on those about a connection that the server served: whether it had logged in.
+    `told_first` is True if it was told the versions before its login, too. `withheld` are the keys of APIs of
+    which the list before the login lacked versions.
+    Those about a client ID name the connection's `only_member`, if it has exactly one (`member_name`).
+    `only_asked` means that the connection ended when it had asked for the versions, and nothing else.
     """
 
     identity: Identity
@@ -199,14 +210,22 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
     ranges: AdvertisedRanges | None = None
     witness: bytes = b""
     joined: bool = False
+    after_login: bool | None = None
+    only_asked: bool = False
+    told_first: bool = False
+    withheld: tuple[int, ...] = ()
+    only_member: str = ""
 
     @property
     def key(self) -> tuple[bytes, int] | str:
-        """What claims of one identity that are snapshots of each other share.
+        """Claims of one identity with equal keys are snapshots of each other.
 
         A listener has one claim for all that spoke Kafka, one for each other protocol to which it responded,
-        and one for each client address that got no response.
+        and one for each client address that got no response. A server has one for each client address that
+        only asked for its versions.
         """
+        if self.only_asked:
+            return self.client_host
         if self.identity.kind is not IdentityKind.LISTENER:
             return self.connection, self.first_sequence
         if self.foreign is None:
@@ -225,7 +244,18 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def refusal(self) -> tuple[object, ...] | None:
-        """What equal refusals share: request, client and server. None if the claim is not about a refusal."""
+        """Equal for refusals of one request of one client at one server; None if nothing was refused.
+
+        Whoever only asked for the versions counts like one that was refused, and all of them are alike. So
+        are the connections of a client address from which versions were withheld, and those that were told
+        to rebootstrap from the same IDs.
+        """
+        if self.only_asked:
+            return ("only asked",)
+        if self.withheld:
+            return "withheld", self.client_host
+        if self.route is not None and self.route.rejected is not None:
+            return "rejected", self.route.rejected
         client = self.client_host, self.client_id, self.named_software, self.server
         if self.refused is not None:
             return self.refused.request, self.refused.by_error, *client
@@ -243,35 +273,30 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
         return not self.joined and self.opened_at > at
 
     def has_addresses_of(self, other: Claim) -> bool:
-        """Whether both have the same sockets: at one time this is one TCP connection that two feeders see."""
+        """Whether both have the same sockets. At one time that is one TCP connection, seen by two feeders."""
         return (self.client, self.server) == (other.client, other.server)
 
-    def may_be_copy_of(self, other: Claim) -> bool:
-        """Whether both may be one TCP connection that two feeders see whose clocks differ.
+    def is_same_process(self, other: Claim) -> bool:
+        """Whether both connections carry one client instance ID, which shows that they are of one process."""
+        return self.instance_id is not None and self.instance_id == other.instance_id
 
-        A client that opens another connection soon seldom takes the same port.
+    def may_be_same_process(self, other: Claim) -> bool:
+        """Whether both connections may be of one process, as far as their client instance IDs tell."""
+        return None in (self.instance_id, other.instance_id) or self.instance_id == other.instance_id
+
+    def may_be_copy_of(self, other: Claim) -> bool:
+        """Whether both may be one TCP connection, seen by two feeders with different clocks.
+
+        A client rarely takes the same port again so soon.
         """
         apart = max(self.opened_at - other.until, other.opened_at - self.until)
         return self.has_addresses_of(other) and apart <= CLOCKS_DIFFER
 
-    def may_be_translated(self, other: Claim) -> bool:
-        """Whether both may be one TCP connection, captured on one host before and after address translation.
-
-        Then both have every packet, so they open at the same moment and show the identity first at the same
-        moment, with the same request.
-        """
-        opened, shown = abs(self.opened_at - other.opened_at), abs(self.since - other.since)
-        mine, others = (
-            (each.api_key, each.api_version, each.client_id, each.instance_id) for each in (self, other)
-        )
-        is_other_host = self.client_host != other.client_host
-        return is_other_host and mine == others and max(opened, shown) <= SAME_MOMENT
-
     def merged(self, other: Claim) -> Claim:
         """Return the later of two snapshots, with the evidence of the one that has it.
 
-        If the claims were made apart, the one that began first is returned. Claims of a server that belong
-        to no connection differ only in when it showed the same.
+        Of claims that different connections made, the one that began first is returned. Claims of a server
+        that belong to no connection differ only in when it showed the same.
         """
         if (self.connection, self.first_sequence) != (other.connection, other.first_sequence):
             return min(self, other, key=lambda claim: claim.order)

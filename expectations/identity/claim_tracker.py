@@ -1,13 +1,25 @@
-"""The claim tracker: which identities a connection shows, and when it makes a claim of one.
+"""Makes the claims of one connection, observation by observation, from the conversation's facts.
 
-It works on the conversation's facts, observation by observation. A claim is made when an identity appears,
-when what is claimed of it changes, and when it leaves. Each claim says for how long it was shown.
-`connection_claims.py` writes the claims.
+    observation    what is claimed
+    REQUEST        the instance ID, the client ID and each member ID when first shown; the instance ID again
+                   with the software, the client ID when ApiVersions is asked, a member when it leaves;
+                   an ApiVersions request that comes again after refusals in a row
+    RESPONSE       what the server advertises, or withheld before the login; a refusal with error 35; IDs
+                   that it rejects with error 129; a new description of the broker; that the server serves
+                   the connection; the client ID again when the connection negotiated anything new
+    NOT_KAFKA      a peer that speaks another protocol
+    CLOSED         all identities, for the last time; IDs that the broker accepted; what the broker closed
+                   upon; that the client only asked for the versions
+    GAP, INVALID_SIZE   nothing; earlier refusals are forgotten
+
+A claim says for how long its identity was shown. `latest` claims again what was shown since. `ClaimTracker`
+decides when, `ConnectionClaims` writes the claims.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
@@ -16,23 +28,39 @@ from decoders.protocol import (
     API_VERSIONS,
     JOINING,
     NO_ERROR,
+    OPENING_APIS,
     REBOOTSTRAP_REQUIRED,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
     UNSUPPORTED_VERSION,
 )
+from decoders.wire.framing import PREFIX
 from expectations.conversation.bodies import Advertisement, ClusterDescription, Heartbeat, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import member_name
 from expectations.conversation.observation import Observation
-from expectations.identity.claim import Claim, Negotiated, Refused
-from expectations.identity.connection_claims import ConnectionClaims
-from expectations.identity.refusals import is_told, offered_range, told_range
-from expectations.identity.server_claim import is_remembered
-from expectations.identity.shown import ShownIdentities, is_behind
+from expectations.conversation.progress import Shown
+from expectations.identity.claim import (
+    Claim,
+    Foreign,
+    Identity,
+    IdentityKind,
+    Membership,
+    Negotiated,
+    Refused,
+    Route,
+)
+from expectations.identity.server_claim import advertised_claim, is_remembered, service_claim
+from expectations.identity.shown import (
+    ShownIdentities,
+    ShownIdentity,
+    advertised_range,
+    is_advertised,
+    is_behind,
+    offered_range,
+    rejected_ids,
+)
 
-_OPENING_APIS = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-"""What a connection may begin with. Any other request is a use of it."""
+WITHHELD_LIMIT: Final = 16
+"""APIs that a claim names of those that a list lacked."""
 
 
 class ClaimTracker:
@@ -108,24 +136,49 @@ class ClaimTracker:
         identities, body, at = self._identities, response.body, response.first_captured_at
         if not response.is_matched:
             return
+        yield from self._process_service(at)
         before = identities.negotiated
         if isinstance(body, Advertisement):
             if body.error_code == REBOOTSTRAP_REQUIRED:
                 identities.negotiated = msgspec.structs.replace(
                     before, rebootstrap_at=at, refused_ids=self._asked_ids()
                 )
+                if rejected := rejected_ids(self._conversation):
+                    yield self._claims.of_rejection(response, rejected)
             elif body.error_code == NO_ERROR:
                 identities.refusals.forget()
                 yield self._claims.of_advertisement(response, body)
+                if withheld := self._conversation.withheld_before_login:
+                    yield self._claims.of_withholding(response, withheld)
         elif self._conversation.described is not None and not before.described_at:
             identities.negotiated = msgspec.structs.replace(before, described_at=at)
         if identities.negotiated != before and identities.client is not None:
             yield self._claims.of_client()
+        if isinstance(body, Advertisement) and body.error_code == NO_ERROR:
+            asked = self._conversation.negotiation.answered
+            identities.negotiated = msgspec.structs.replace(
+                identities.negotiated, unidentified=asked is not None and asked.withholds_ids
+            )
         if claim := identities.route.process(response, self._conversation):
             yield claim
         if _is_refusal(response):
             identities.refusals.process_refusal(response, self._progress.in_flight)
             yield from self._refused_by_error(response)
+
+    def _process_service(self, at: int) -> Iterator[Claim]:
+        """Claim once whether the server serves the connection after a login, unless a login may be unseen."""
+        conversation, has_login = self._conversation, self._conversation.latest_handshake > 0
+        if conversation.admitted and not self._identities.service:
+            self._identities.service = True
+            if has_login or conversation.unbroken:
+                yield service_claim(
+                    conversation.cluster,
+                    conversation.server,
+                    at,
+                    conversation.connection,
+                    after_login=has_login,
+                    told_first=has_login and conversation.told_before_login,
+                )
 
     def _process_end(self, closed: Observation) -> Iterator[Claim]:
         identities, refusals = self._identities, self._identities.refusals
@@ -141,6 +194,16 @@ class ClaimTracker:
             yield from self._claims.of_member(name, member, has_left=True)
         yield from self._latest_route()
         yield from self._refused_by_closing(closed)
+        if self._only_asked:
+            yield self._claims.of_question(closed)
+
+    @property
+    def _only_asked(self) -> bool:
+        """Whether the connection was told the versions and ended, seen whole, without a login or a use."""
+        conversation, negotiated = self._conversation, self._identities.negotiated
+        if not conversation.ended or not conversation.unbroken or conversation.latest_handshake:
+            return False
+        return conversation.advertised is not None and not negotiated.used_at
 
     def _asked_ids(self) -> ClusterDescription | None:
         """Return the cluster and node that the request of the latest response named."""
@@ -155,7 +218,7 @@ class ClaimTracker:
         refusals = self._identities.refusals
         if refusals.process_request(request, self._progress.in_flight):
             refused = refusals.repeated(self._conversation)
-            if not is_told(refused):
+            if not is_advertised(refused):
                 yield from self._claims.of_refusal(request, refused)
 
     def _refused_by_closing(self, closed: Observation) -> Iterator[Claim]:
@@ -168,18 +231,175 @@ class ClaimTracker:
     def _refused_by_error(self, response: Observation) -> Iterator[Claim]:
         """Claim error 35. ApiVersions is refused as KIP-511 says, unless the broker offers that version."""
         key, version = response.api_key, response.api_version
-        told = told_range(self._conversation, key)
-        if key == API_VERSIONS and told is None:
-            told = offered_range(self._conversation)
-        refused = Refused(key, version, by_error=True, told=told)
-        if key != API_VERSIONS or is_told(refused):
+        advertised = advertised_range(self._conversation, key)
+        if key == API_VERSIONS and advertised is None:
+            advertised = offered_range(self._conversation)
+        refused = Refused(key, version, by_error=True, advertised=advertised)
+        if key != API_VERSIONS or is_advertised(refused):
             yield from self._claims.of_refusal(response, refused)
+
+
+class ConnectionClaims:
+    """The claims of one connection, as its facts are now. Each claim of an identity is counted there."""
+
+    def __init__(self, identities: ShownIdentities, conversation: Conversation) -> None:
+        self._identities = identities
+        self._conversation = conversation
+        self._progress = conversation.progress
+
+    def of_advertisement(self, response: Observation, body: Advertisement) -> Claim:
+        """Claim what the server advertised in a response."""
+        conversation, at = self._conversation, response.first_captured_at
+        server, witness = conversation.server, conversation.connection
+        return advertised_claim(conversation.cluster, server, body.ranges, at, witness)
+
+    def of_instance(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
+        """Claim the client instance ID; `request` is the first that shows it."""
+        instance_id, shown = self._conversation.instance_id, self._progress.instance
+        assert instance_id is not None and shown is not None and self._identities.instance is not None
+        identity = self._identity(IdentityKind.INSTANCE, instance_id.hex())
+        return self._claim(identity, self._identities.instance, shown, request, has_left)
+
+    def of_member(
+        self, name: str, member: ShownIdentity, request: Observation | None = None, *, has_left: bool = False
+    ) -> Iterator[Claim]:
+        """Claim the member ID and, if there is one, the client instance ID in the group."""
+        group_id, _, member_id = name.partition("\0")
+        identity, shown = self._identity(IdentityKind.MEMBER, name), self._progress.members[name]
+        claim = msgspec.structs.replace(
+            self._claim(identity, member, shown, request, has_left),
+            group_id=group_id,
+            member_id=member_id,
+            membership=self._membership(name, joins=member.joins),
+        )
+        yield claim
+        if self._conversation.instance_id is not None:
+            instance = f"{self._conversation.instance_id.hex()}\0{group_id}"
+            identity = self._identity(IdentityKind.MEMBERSHIP, instance)
+            yield msgspec.structs.replace(claim, identity=identity)
+
+    def _membership(self, name: str, *, joins: bool) -> Membership:
+        group_id, _, member_id = name.partition("\0")
+        facts = self._conversation.members.of(group_id, member_id)
+        return Membership(
+            joins=joins,
+            epoch=facts.epoch,
+            error_code=facts.error_code if facts.answered else None,
+            silence=self._progress.captured_at - self._progress.members[name].until,
+        )
+
+    def of_client(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
+        """Claim the client ID at the client's address, with how the connection negotiated."""
+        host, shown = self._conversation.client.rpartition(":")[0], self._progress.client
+        assert shown is not None and self._identities.client is not None
+        identity = self._identity(IdentityKind.CLIENT, f"{host}\0{self._conversation.client_id}")
+        claim = self._claim(identity, self._identities.client, shown, request, has_left)
+        claim = msgspec.structs.replace(claim, negotiated=self._identities.negotiated)
+        if len(self._conversation.members.known) != 1:
+            return claim
+        (name,) = self._conversation.members.known
+        member = self._identities.members.get(name)
+        membership = self._membership(name, joins=member is not None and member.joins)
+        return msgspec.structs.replace(claim, only_member=name, membership=membership)
+
+    def of_refusal(self, observation: Observation, refused: Refused) -> Iterator[Claim]:
+        """Claim that the server refused a request, unless enough of its kind were claimed."""
+        if not self._identities.refusals.claim(refused):
+            return
+        identity = self._identity(IdentityKind.BROKER, self._conversation.server)
+        first = self.shown_first(observation)
+        first.api_key, first.api_version = refused.api_key, refused.api_version
+        shown = Shown(observation.first_captured_at, observation.first_captured_at)
+        claim = self._claim(identity, first, shown, observation, has_left=True)
+        yield msgspec.structs.replace(claim, refused=refused)
+
+    def of_question(self, closed: Observation) -> Claim:
+        """Claim that the client only asked the server for its versions."""
+        identity = self._identity(IdentityKind.BROKER, self._conversation.server)
+        shown = Shown(closed.first_captured_at, closed.first_captured_at)
+        claim = self._claim(identity, self.shown_first(closed), shown, closed, has_left=True)
+        return msgspec.structs.replace(claim, only_asked=True)
+
+    def of_withholding(self, response: Observation, withheld: tuple[int, ...]) -> Claim:
+        """Claim that the list before the login lacked versions of these APIs."""
+        claim = self._of_response(IdentityKind.BROKER, response)
+        return msgspec.structs.replace(claim, withheld=withheld[:WITHHELD_LIMIT])
+
+    def of_rejection(self, response: Observation, ids: ClusterDescription) -> Claim:
+        """Claim that the broker told a client with these IDs to rebootstrap."""
+        claim = self._of_response(IdentityKind.ROUTE, response)
+        return msgspec.structs.replace(claim, route=Route(rejected=ids))
+
+    def _of_response(self, kind: IdentityKind, response: Observation) -> Claim:
+        """Claim what one response shows of its server."""
+        identity = self._identity(kind, self._conversation.server)
+        shown = Shown(response.first_captured_at, response.first_captured_at)
+        return self._claim(identity, self.shown_first(response), shown, response, has_left=True)
+
+    def of_foreign_peer(self, opening: Observation) -> Claim:
+        """Claim that the client opened with bytes that are no Kafka."""
+        identity = self._identity(IdentityKind.LISTENER, self._conversation.server)
+        shown = Shown(opening.first_captured_at, opening.first_captured_at)
+        foreign = Foreign(opening.size.to_bytes(PREFIX), opening.named_port, opening.responded)
+        has_left = not opening.responded
+        claim = self._claim(identity, self.shown_first(opening), shown, opening, has_left)
+        return msgspec.structs.replace(claim, foreign=foreign)
+
+    def shown_first(self, observation: Observation) -> ShownIdentity:
+        """Begin to keep an identity that an observation shows first."""
+        return ShownIdentity(
+            observation.first_sequence,
+            observation.first_captured_at,
+            observation.api_key,
+            observation.api_version,
+            self._conversation.unbroken,
+        )
+
+    def _identity(self, kind: IdentityKind, name: str) -> Identity:
+        return Identity(kind, self._conversation.cluster, name)
+
+    def _claim(
+        self,
+        identity: Identity,
+        first: ShownIdentity,
+        shown: Shown,
+        observation: Observation | None,
+        has_left: bool,
+    ) -> Claim:
+        conversation = self._conversation
+        initial = conversation.first_request if conversation.first_is_known else None
+        first.claims += 1
+        first.claimed_until = shown.until
+        return Claim(
+            identity=identity,
+            connection=conversation.connection,
+            first_sequence=first.first_sequence,
+            as_of=first.claims,
+            client=conversation.client,
+            server=conversation.server,
+            opened_at=conversation.opened_at,
+            since=first.since,
+            until=shown.until,
+            before_until=shown.before_until,
+            has_left=has_left,
+            began_whole=first.began_whole,
+            whole=conversation.unbroken,
+            evidence=observation.evidence if observation is not None and first.claims == 1 else None,
+            api_key=first.api_key,
+            api_version=first.api_version,
+            client_id=conversation.client_id,
+            initial_client_id=initial.client_id if initial else None,
+            first_is_known=initial is not None,
+            software=conversation.software,
+            instance_id=conversation.instance_id,
+            joined=conversation.joined,
+        )
 
 
 def _is_refusal(response: Observation) -> bool:
     body = response.body
     if isinstance(body, Advertisement):
-        return body.error_code == UNSUPPORTED_VERSION
+        return body.refuses_version
     return response.errors == (UNSUPPORTED_VERSION,)
 
 
@@ -187,6 +407,6 @@ def _negotiated_after(before: Negotiated, request: Observation) -> Negotiated:
     at = request.first_captured_at
     if request.api_key == API_VERSIONS and not before.asked_at:
         return msgspec.structs.replace(before, asked_at=at)
-    if request.api_key not in _OPENING_APIS and not before.used_at:
-        return msgspec.structs.replace(before, used_at=at)
+    if request.api_key not in OPENING_APIS and not before.used_at:
+        return msgspec.structs.replace(before, used_at=at, first_use=request.api_key)
     return before

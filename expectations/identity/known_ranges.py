@@ -1,9 +1,12 @@
-"""Known ranges: which versions a server address is known to support when it refuses a request.
+"""What is known of the versions that a server address supports, when it refuses a request or closes upon it.
 
-A connection that was told its ranges goes by its own. Any other goes by what the broker advertised to others
-at the same address: the lists in force. A list that appears after another one was last made supersedes it, as
-after an upgrade. Lists that are made in turns, by brokers behind one address, are all in force, and so is a
-list that was in force when the connection was opened: it may lead to a broker that nobody asks any more.
+A connection on which ranges were advertised goes by them. Any other goes by what the broker advertised to
+others at the same address: the lists in force. A list that appears after another one was last made supersedes
+it, as after an upgrade. Lists that are made in turns, by brokers behind one address, are all in force, and so
+is a list that was in force when the connection was opened: it may lead to a broker that nobody asks any more.
+
+One close proves nothing. *Closes in a row* do: the broker closes upon the same request, one connection after
+another. Where nobody ever asked for versions, they show that a broker lacks a version that Kafka 4.0 removed.
 """
 
 from __future__ import annotations
@@ -11,11 +14,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from decoders.protocol import API_VERSIONS
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import NOT_LISTED, Claim
 
 MINUTE: Final = 60 * 1_000_000_000
 """Nanoseconds after a refusal within which a response to the same version still explains it otherwise."""
+ENOUGH_CLOSES: Final = 3
+"""Connections on which the same version must have been refused, one after another."""
+FIRST_LEFT: Final = {
+    0: 3,
+    1: 4,
+    2: 1,
+    8: 2,
+    9: 1,
+    11: 2,
+    19: 2,
+    20: 1,
+    23: 2,
+    27: 1,
+    29: 1,
+    30: 1,
+    31: 1,
+    32: 1,
+    34: 1,
+    35: 1,
+    38: 1,
+    39: 1,
+    40: 1,
+    41: 1,
+}
+"""API key → the first version that Kafka 4.0.0 has (KIP-896). Kafka 4.0.1 took JoinGroup v0 and v1 back."""
 Range = tuple[int, int]
 """The lowest and the highest version of an API; NOT_LISTED if a list does not have the API."""
 
@@ -40,10 +69,10 @@ class KnownRanges(NamedTuple):
 
 
 def known_ranges(claim: Claim, others: Sequence[Claim]) -> KnownRanges:
-    """Return what is known of the API that a claim's connection was refused, at that time."""
+    """Return what was known of the API when a claim's connection was refused it."""
     assert claim.refused is not None
-    if claim.refused.told is not None:
-        return KnownRanges(_if_usable([claim.refused.told]), by_others=False)
+    if claim.refused.advertised is not None:
+        return KnownRanges(_if_usable([claim.refused.advertised]), by_others=False)
     in_force, _ = _advertisements_of(claim, others)
     ranges = [each for made in in_force for each in ranges_of(made, claim.refused.api_key)]
     is_unreadable = any(not made.ranges for made in in_force)
@@ -57,14 +86,39 @@ def is_refused_version(claim: Claim, others: Sequence[Claim]) -> bool | None:
     """
     assert claim.refused is not None
     known = known_ranges(claim, others)
-    if not known.ranges or claim.refused.api_version < 0:
+    if claim.refused.api_version < 0:
         return None
+    if not known.ranges:
+        return True if _is_closed_upon_as_removed(claim, others) else None
     if known.include(claim.refused.api_version):
         return False
     if claim.refused.served and known.by_others and not claim.refused.by_error:
         return None
     is_explained = claim.refused.by_error or not known.by_others or not _is_answered(claim, others)
     return True if is_explained else None
+
+
+def _is_closed_upon_as_removed(claim: Claim, others: Sequence[Claim]) -> bool:
+    """Whether closes in a row show that a broker of which nobody asks the versions is a Kafka 4.
+
+    They show nothing if it ever responded to the version, or closed upon requests that Kafka 4 has, too.
+    """
+    assert claim.refused is not None
+    was_asked = claim.refused.advertised is not None or any(other.ranges is not None for other in others)
+    if was_asked or claim.refused.by_error or not _was_removed(claim):
+        return False
+    closes = [each for each in closes_upon_same(claim, others) if takes_requests(each, others)]
+    is_answered = claim.refused.served or first_response(others, *claim.refused.request) is not None
+    if claim not in closes or is_answered or not are_in_a_row(closes):
+        return False
+    beside = (each for each in others if each.refused is not None and not each.refused.by_error)
+    return not any(abs(each.since - claim.since) <= MINUTE and not _was_removed(each) for each in beside)
+
+
+def _was_removed(claim: Claim) -> bool:
+    """Whether Kafka 4.0 removed the version that was refused."""
+    assert claim.refused is not None
+    return claim.refused.api_version < FIRST_LEFT.get(claim.refused.api_key, 0)
 
 
 def advertisements(others: Sequence[Claim], at: int) -> tuple[list[Claim], list[Claim]]:
@@ -121,5 +175,67 @@ def _is_answered(claim: Claim, others: Sequence[Claim]) -> bool:
 
 
 def _if_usable(ranges: Sequence[Range]) -> Sequence[Range]:
-    """Return ranges, none if one contradicts itself."""
+    """Return ranges, or none of them if one is inverted."""
     return ranges if all(each == NOT_LISTED or each[0] <= each[1] for each in ranges) else []
+
+
+def serves(others: Sequence[Claim], *, after_login: bool) -> bool:
+    """Whether the server serves connections that logged in, or such as never did."""
+    return any(other.after_login is after_login for other in others)
+
+
+def takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
+    """Whether the listener takes requests other than those that open a connection on the closed one."""
+    assert close.refused is not None
+    return close.refused.admitted or serves(others, after_login=False)
+
+
+def closes_upon_same(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
+    """Return the claims of all closes upon the request that a claim's connection was closed upon."""
+    assert claim.refused is not None
+    request = claim.refused.request
+    closes = (each for each in (claim, *others) if each.refused and not each.refused.by_error)
+    return [each for each in closes if each.refused and each.refused.request == request]
+
+
+def are_in_a_row(closes: Sequence[Claim]) -> bool:
+    """Whether there are ENOUGH_CLOSES connections in a row, each begun after the one before was closed.
+
+    A broker that stops closes all connections at once. A connection that two feeders see counts once.
+    """
+    row: list[Claim] = []
+    for close in sorted(closes, key=lambda each: each.order):
+        is_next = not row or close.opened_after(row[-1].since)
+        if is_next and not any(close.may_be_copy_of(each) for each in row):
+            row.append(close)
+        if len(row) == ENOUGH_CLOSES:
+            return True
+    return False
+
+
+def is_negotiation_refused(claim: Claim, others: Sequence[Claim]) -> bool:
+    """Whether a broker closes upon a version of ApiVersions for this version, as closes in a row show.
+
+    They show nothing if the broker ever responded to that version, if it also closed upon requests that it
+    supports, or if it advertised no versions to anybody at that time.
+    """
+    closes = closes_upon_same(claim, others)
+    begin, end = min(close.opened_at for close in closes), max(close.since for close in closes)
+    answered_at = first_response(others, API_VERSIONS, claim.api_version)
+    if answered_at is not None and answered_at <= end + MINUTE:
+        return False
+    is_alive = any(other.ranges is not None and other.until >= begin - MINUTE for other in others)
+    return is_alive and are_in_a_row(closes) and not _is_failing(closes, others)
+
+
+def _is_failing(closes: Sequence[Claim], others: Sequence[Claim]) -> bool:
+    """Whether the broker closed upon requests that it may support, while it closed upon these."""
+    begin, end = min(close.opened_at for close in closes), max(close.since for close in closes)
+    return any(
+        other.refused is not None
+        and other not in closes
+        and not other.refused.by_error
+        and begin - MINUTE <= other.since <= end + MINUTE
+        and is_refused_version(other, others) is not True
+        for other in others
+    )

@@ -1,4 +1,4 @@
-"""Claims about a server: that it speaks Kafka, what it has answered, and what it advertises.
+"""Claims about a server: that it speaks Kafka, what it has responded to and advertised, and whom it serves.
 
 Each connection to the server that shows the same makes the same claim, and equal claims are merged: their
 times become those of the first and the last showing.
@@ -13,19 +13,21 @@ import msgspec
 
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.bodies import AdvertisedRanges
-from expectations.conversation.window import ConnectionKey
+from expectations.conversation.observation import ConnectionKey
 from expectations.identity.claim import Claim, Identity, IdentityKind
 
 LONGEST_ADVERTISEMENT: Final = 512
 """APIs of an advertisement that is remembered. Kafka has a hundred."""
 MOST_VERSIONS: Final = 64
-"""Versions of ApiVersions of which it is remembered what a server did with them. Kafka has seven."""
+"""Versions of ApiVersions whose treatment by a server is remembered. Kafka has seven."""
 _OF_RANGES: Final = 1 << 62
-"""The bit that tells the numbers of advertisements from those of answered versions."""
+"""The bit that numbers of advertisements have and those of answered versions lack."""
+_OF_SERVICE: Final = 1 << 61
+"""The bit that numbers of claims about whom a server serves have and those of answered versions lack."""
 
 
 def is_remembered(api_key: int, api_version: int) -> bool:
-    """Whether it is remembered that a server responded to an API version, or closed upon it.
+    """Whether claims are made that a server responded to an API version, or closed upon it.
 
     A broker responds to every version of ApiVersions, if only with error 35. So a client can name ever new
     ones, and would displace what else is known of the server.
@@ -52,20 +54,31 @@ def advertised_claim(cluster: str, server: str, ranges: AdvertisedRanges, at: in
     return msgspec.structs.replace(claim, ranges=kept, witness=witness)
 
 
+def service_claim(
+    cluster: str, server: str, at: int, witness: bytes, *, after_login: bool, told_first: bool
+) -> Claim:
+    """Return the claim that a server served the connection `witness` at a time, in nanoseconds."""
+    identity = Identity(IdentityKind.BROKER, cluster, server)
+    claim = claim_of_server(identity, _OF_SERVICE | told_first << 1 | after_login, at)
+    return msgspec.structs.replace(claim, witness=witness, after_login=after_login, told_first=told_first)
+
+
 def kafka_claim(key: ConnectionKey) -> Claim:
-    """Return the claim that a server address speaks Kafka, as a connection shows on which it responded."""
+    """Return the claim that a server address speaks Kafka, as its response on a connection shows."""
     claim = claim_of_server(Identity(IdentityKind.LISTENER, key.cluster, key.server), 0, 0)
     return msgspec.structs.replace(claim, connection=key.id, client=key.client, has_left=False)
 
 
 def is_made_once(claim: Claim) -> bool:
-    """Whether a server's claim is never made again, so that it must be kept however silent the server is."""
+    """Whether a server's claim is never made again, so that it is kept however long the server is silent."""
     is_listener = claim.identity.kind is IdentityKind.LISTENER
-    return claim.foreign is None if is_listener else not claim.connection and claim.ranges is None
+    if is_listener:
+        return claim.foreign is None
+    return not claim.connection and claim.ranges is None and claim.after_login is None
 
 
 def number_of(shown: object) -> int:
-    """Return the number of what a server showed, for all connections the same: 62 bits of its digest."""
+    """Number what a server showed, equally on all connections: 62 bits of a digest."""
     digest = hashlib.blake2b(msgspec.msgpack.encode(shown), digest_size=8).digest()
     return int.from_bytes(digest) >> 2
 

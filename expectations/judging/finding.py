@@ -1,7 +1,7 @@
 """The finding: one offence on one connection, with what a person needs to act on it.
 
 Its names are a contract: topic, dashboards, reports and tests use them. A finding is published again under
-the same id with a higher count, so that storms stay small.
+the same ID with a higher count, so that storms stay small.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import msgspec
 
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import SoftwareClaim
-from expectations.conversation.bounded_text import bounded
 from expectations.conversation.identifier import identifier_text
-from expectations.conversation.occurrence import Evidence
+from expectations.conversation.observation import Evidence
+from expectations.conversation.texts import bounded
 from expectations.rules.base.rule import Judgement, Rule
 
 LONGEST_LINE = 1_024
@@ -63,7 +63,7 @@ class Suppressed(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, kw_only=True):
     """One offence, as published in the topic `kipwatch.findings`.
 
-    Times (`captured_at` and the like) are nanoseconds since the epoch of the packet's capture.
+    Times (`captured_at` and the like) are those of the packet's capture, in nanoseconds since the epoch.
     `message` is one line; `expected`, `observed` and `context` hold values as they were on the wire.
     `sequence` is the frame's number in its run. `occurrences` counts the offences seen so far.
 
@@ -145,8 +145,13 @@ class Subject:
 
 
 def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | None) -> Finding:
-    """Build the finding of an offence. `api` is the name of the subject's API, None if it is unknown."""
+    """Build the finding of an offence. `api` is the name of the subject's API, None if it is unknown.
+
+    Raises ValueError for a judgement whose context has a name that is the frame's.
+    """
     names = {"api": api or f"API {subject.api_key}", "version": subject.api_version}
+    if reserved := sorted(names.keys() & judgement.context.keys()):
+        raise ValueError(f"{rule.id}: {', '.join(reserved)} in a context: the message has it from the frame")
     return Finding(
         id=finding_id(rule.id, subject.connection, subject.sequence),
         rule=rule.id,
@@ -190,7 +195,7 @@ def _known(number: int) -> int | None:
 
 
 def finding_id(rule_id: str, connection: bytes, sequence: int) -> str:
-    """Hash the rule, the connection and the first offending frame to the id of a finding."""
+    """Hash the rule, the connection and the first offending frame to the ID of a finding."""
     digest = hashlib.blake2b(digest_size=12)
     digest.update(f"{rule_id}\n{connection.hex()}\n{sequence}".encode())
     return digest.hexdigest()

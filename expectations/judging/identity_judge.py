@@ -15,15 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.judging.finding import Finding, Subject, finding_of
-from expectations.judging.identity_group import Group, KnownClaim
-from expectations.judging.identity_state import Identities, IdentityState
+from expectations.judging.identity_state import SETTLED_AFTER, Group, Identities, IdentityState, KnownClaim
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Rule, Verdict, undecided
-
-SETTLED_AGE = 2
-"""Ticks after which a claim is settled: a whole interval between two ticks lies behind it."""
 
 
 class IdentityJudge:
@@ -34,6 +31,9 @@ class IdentityJudge:
         self._terms = terms or Terms()
         rules = self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
         self._rules_of = {kind: [rule for rule in rules if rule.judges(kind)] for kind in IdentityKind}
+        self._prompt_rules_of = {
+            kind: [rule for rule in of_kind if not rule.waits] for kind, of_kind in self._rules_of.items()
+        }
 
     def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
         """Process claims, and accuse where they show an offence."""
@@ -49,19 +49,22 @@ class IdentityJudge:
                 # The identity of a server is its address.
                 listener = self._terms.listener(added[0].identity.name)
                 outcome.ranges_changes[listener] = outcome.ranges_changes.get(listener, 0) + changes
-            for forgotten in group.add(added):
+            for forgotten in group.add(added, state.tick):
                 self._give_up(forgotten, outcome)
-            self._judge_group(group, outcome, settling=False)
+            self._judge_group(group, outcome)
         for group in state.surplus():
             for known in group.known:
                 self._give_up(known, outcome)
         return outcome
 
     def tick(self, state: Identities) -> Outcome:
-        """Age claims by one interval: judge what has settled, forget what was silent for long."""
+        """Judge the claims that one more interval has settled; forget identities that were long silent."""
         outcome = Outcome()
-        for group in state.unsettled():
-            self._age(group, outcome)
+        if not state.is_settled():
+            state.tick += 1
+        for group in state.due():
+            self._judge_group(group, outcome, settled_by=state.tick - SETTLED_AFTER)
+            group.settle(state.tick)
         state.forget_silent(state.clock - KEPT_FOR)
         return outcome
 
@@ -69,35 +72,30 @@ class IdentityJudge:
         """Judge everything: no further claim will come."""
         outcome = Outcome()
         for group in state.groups.values():
-            for known in group.known:
-                known.age = SETTLED_AGE
-            self._judge_group(group, outcome, settling=True)
+            self._judge_group(group, outcome, settled_by=state.tick)
         return outcome
 
-    def _age(self, group: Group, outcome: Outcome) -> None:
-        settles = False
-        for known in group.known:
-            known.age = min(known.age + 1, SETTLED_AGE)
-            settles = settles or known.age == SETTLED_AGE
-        if settles:
-            self._judge_group(group, outcome, settling=True)
-        group.is_unsettled = any(known.age < SETTLED_AGE for known in group.known)
+    def _judge_group(self, group: Group, outcome: Outcome, settled_by: int | None = None) -> None:
+        """Judge an identity. Claims whose `changed_tick` is `settled_by` or earlier are settled.
 
-    def _judge_group(self, group: Group, outcome: Outcome, *, settling: bool) -> None:
-        rules = self._rules_of[group.known[0].claim.identity.kind]
+        Without `settled_by` none is, and rules that wait for later claims are not asked.
+        """
+        rules_of = self._prompt_rules_of if settled_by is None else self._rules_of
+        rules = rules_of[group.known[0].claim.identity.kind]
+        if not rules:
+            return
         ordered = sorted(group.known, key=lambda known: known.claim.order)
         claims = [known.claim for known in ordered]
         for place, known in enumerate(ordered):
+            is_settled = settled_by is not None and known.changed_tick <= settled_by
             asked = [
                 rule
                 for rule in rules
-                if (settling or not rule.waits_for(known.claim)) and rule.concerns(known.claim)
+                if (is_settled or not rule.waits_for(known.claim)) and rule.concerns(known.claim)
             ]
             others = claims[:place] + claims[place + 1 :] if asked else []
             for rule in asked:
-                is_settled = settling and known.age >= SETTLED_AGE
-                is_due = is_settled or not rule.waits_for(known.claim)
-                if known.accused.get(rule.id) is not rule.level and is_due:
+                if known.accused.get(rule.id) is not rule.level:
                     judgement = self._judge(rule, known.claim, others, group)
                     self._take(rule, known, judgement, outcome, is_settled=is_settled)
 
@@ -108,7 +106,7 @@ class IdentityJudge:
         if judgement is None or judgement.verdict is not Verdict.VIOLATES:
             return judgement
         is_certain = claim.evidence is not None and not (rule.waits_for(claim) and group.has_forgotten)
-        return judgement if is_certain else undecided()
+        return judgement if is_certain else undecided(Reason.FORGOTTEN)
 
     def _take(
         self,
@@ -142,12 +140,12 @@ class IdentityJudge:
         for rule in self._rules_of[known.claim.identity.kind]:
             is_open = rule.id not in known.accused and rule.id not in known.judged
             if is_open and rule.concerns(known.claim):
-                self._count(outcome, rule, undecided(), known.claim)
+                self._count(outcome, rule, undecided(Reason.FORGOTTEN), known.claim)
 
     def _count(self, outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
         outcome.count_identity(rule, judgement, self._terms.listener(claim.server))
         if claim.connection:
-            outcome.judged.append((claim.connection, rule.id, str(judgement.verdict)))
+            outcome.judged.append((claim.connection, rule.id, str(judgement.ruling)))
 
     def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
         about = _subject(claim, self._terms.listener(claim.server))

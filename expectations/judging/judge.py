@@ -8,20 +8,22 @@ when `republish` is called or the connection closes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
 
 import msgspec
 
 from decoders.frame.record import Kind
 from expectations.conversation.bodies import ClusterDescription, Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
-from expectations.conversation.occurrence import NO_EVIDENCE, Occurrence
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
+from expectations.conversation.observation import (
+    NO_EVIDENCE,
+    ConnectionKey,
+    Observation,
+    Occurrence,
+    Statement,
+    Window,
+)
 from expectations.identity.claim import Claim
 from expectations.identity.claim_tracker import ClaimTracker
-from expectations.identity.server_claim import is_remembered
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.dispatch import Dispatcher, RuleCall
 from expectations.judging.finding import Finding, Subject, finding_of
@@ -70,12 +72,7 @@ def open_connection(key: ConnectionKey) -> ConnectionState:
 
 
 class Judge:
-    """Judges connections by the rules of its terms. `api_names` maps API keys to names.
-
-    A judge that `sees_all` records what it judges, so each window must be judged by it.
-    """
-
-    sees_all: ClassVar[bool] = False
+    """Judges connections by the rules of its terms. `api_names` maps API keys to names."""
 
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
@@ -100,7 +97,7 @@ class Judge:
         judged_until = state.conversation.progress.sequence
         for observation, outcome in zip(observations, outcomes, strict=True):
             if observation.last_sequence > judged_until:
-                self._judge_one(state, observation, outcome)
+                self.judge_observation(state, observation, outcome)
         if outcomes:
             outcomes[-1].findings.extend(self._publish(state, everything=state.conversation.closed))
         return outcomes
@@ -110,7 +107,7 @@ class Judge:
         progress, outcome = state.conversation.progress, Outcome()
         at, sequence = progress.captured_at, progress.sequence
         gap = Observation(Statement(Kind.GAP), Occurrence(sequence, sequence, at, at, NO_EVIDENCE))
-        self._judge_one(state, gap, outcome)
+        self.judge_observation(state, gap, outcome)
         outcome.findings.extend(self._publish(state, everything=False))
         return outcome
 
@@ -122,17 +119,11 @@ class Judge:
         """Return the findings whose count has grown since they were last published."""
         return list(self._publish(state, everything=True))
 
-    def uses_progress(self, observation: Observation, conversation: Conversation) -> bool:
-        """Whether a rule that reads the connection's progress is asked about an observation."""
-        dispatch = self._dispatcher.dispatch(observation, conversation)
-        return any(call.rule.uses_progress for call in dispatch.calls)
-
-    def _judge_one(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
+    def judge_observation(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
+        """Judge an observation and update the state. Adds to the outcome; publishes nothing."""
         conversation = state.conversation
         conversation.process(observation)
         outcome.claims.extend(ClaimTracker(state.identities, conversation).process(observation))
-        if observation.is_matched and is_remembered(observation.api_key, observation.api_version):
-            outcome.answered[observation.api_key, observation.api_version] = observation.first_captured_at
         dispatch = self._dispatcher.dispatch(observation, conversation)
         outcome.checks = dict.fromkeys(dispatch.passed, observation.count)
         self._ask(dispatch.calls, state, observation, outcome)

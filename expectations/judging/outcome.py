@@ -28,11 +28,10 @@ class Offence(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct):
-    """The outcome of a window: findings to publish, number of checks by (rule id, verdict), and of offences.
+    """The outcome of a window: findings to publish, number of checks by (rule ID, ruling), and of offences.
 
-    `claims` concern identities that other connections may share. `answered` maps (API key, version) of
-    requests that the broker responded to, to the time of the first response. `judged` holds a (connection,
-    rule id, verdict) for each check of an identity that belongs to a connection. `identity_checks` has the
+    `claims` concern identities that other connections may share. `judged` holds a (connection, rule ID,
+    ruling) for each check of an identity that belongs to a connection. `identity_checks` has the
     checks of identities among `checks`, by listener. `ranges_changes` counts, by listener, how often a server
     advertised ranges that it had not advertised before.
     """
@@ -41,20 +40,19 @@ class Outcome(msgspec.Struct):
     checks: dict[tuple[str, str], int] = {}
     offences: dict[Offence, int] = {}
     claims: list[Claim] = []
-    answered: dict[tuple[int, int], int] = {}
     judged: list[tuple[bytes, str, str]] = []
     ranges_changes: dict[str, int] = {}
     identity_checks: dict[str, dict[tuple[str, str], int]] = {}
 
     def count(self, rule: Rule, judgement: Judgement) -> None:
         """Count one judgement."""
-        key = (rule.id, str(judgement.verdict))
+        key = (rule.id, str(judgement.ruling))
         self.checks[key] = self.checks.get(key, 0) + judgement.count
 
     def count_identity(self, rule: Rule, judgement: Judgement, listener: str) -> None:
         """Count one judgement of an identity, which was shown at a listener."""
         self.count(rule, judgement)
-        checks, key = self.identity_checks.setdefault(listener, {}), (rule.id, str(judgement.verdict))
+        checks, key = self.identity_checks.setdefault(listener, {}), (rule.id, str(judgement.ruling))
         checks[key] = checks.get(key, 0) + judgement.count
 
     def add(self, other: Outcome) -> None:
@@ -62,8 +60,6 @@ class Outcome(msgspec.Struct):
         self.findings.extend(other.findings)
         self.claims.extend(other.claims)
         self.judged.extend(other.judged)
-        for version, at in other.answered.items():
-            self.answered[version] = min(at, self.answered.get(version, at))
         for listener, count in other.ranges_changes.items():
             self.ranges_changes[listener] = self.ranges_changes.get(listener, 0) + count
         for check, count in other.checks.items():

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from expectations.conversation.bodies import ClusterDescription
+from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.pseudonyms import Pseudonyms
-from expectations.conversation.window import Window
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
@@ -34,9 +34,11 @@ class Terms:
     decide: Callable[[Finding], Finding] = as_found
     pseudonyms: Pseudonyms | None = None
 
-    def named(self, windows: Sequence[Window]) -> Sequence[Window]:
+    def named(self, columns: WindowColumns) -> WindowColumns:
         """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""
-        return windows if self.pseudonyms is None else self.pseudonyms.windows(windows)
+        if self.pseudonyms is None:
+            return columns
+        return WindowColumns.of(self.pseudonyms.windows(columns.windows()))
 
     def listener(self, server: str) -> str:
         """Return the configured name of a server address, or the address."""

@@ -1,1 +1,1 @@
-"""What a check found, for people and tools: tables, JUnit, the fleet report. `page.css` is its style."""
+"""Reports of what was found, for people and tools: on a terminal, as a page and as JUnit."""

@@ -1,4 +1,4 @@
-"""Client software as the fleet report shows it: what each did, and how it was judged."""
+"""Client software in the fleet report: its traffic, its facts and its verdicts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Client(msgspec.Struct):
     `without_api_versions` counts connections, seen from their beginning, on which requests were sent
     but never ApiVersions. `old_api_versions` counts those that sent ApiVersions only below version 3,
     although the broker supports it. `client_id_bytes_repeated` are the bytes of client IDs that were sent
-    after the first of a connection, `client_id_bytes_saved` those that null client IDs on header 3 saved, and
-    `instance_id_bytes` those of the client instance IDs there (KIP-1313).
+    after the first of a connection, `client_id_bytes_saved` those that null client IDs on header v3 saved,
+    and `instance_id_bytes` those of the client instance IDs there (KIP-1313).
     """
 
     client_software_name: str | None
@@ -53,7 +53,7 @@ class Client(msgspec.Struct):
 
     @property
     def software(self) -> Software:
-        """What distinguishes this client software from others."""
+        """Name and version."""
         return self.client_software_name, self.client_software_version
 
 
@@ -66,3 +66,9 @@ def software_order(software: Software) -> tuple[bool, str, str]:
 def software_text(software: Software) -> str:
     """Return name and version of client software as one text, "unknown" if both are."""
     return " ".join(part or EMPTY for part in software if part is not None) or "unknown"
+
+
+def client_text(software: Software, client_id: str | None) -> str:
+    """Return software and client ID as one text."""
+    named = software_text(software)
+    return named if client_id is None else f'{named}, client ID "{client_id}"'

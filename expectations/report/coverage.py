@@ -9,20 +9,22 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Rule, Verdict
 from expectations.rules.catalogue import RULES
 
 Checks = Mapping[tuple[str, str], int]
-"""(rule id, verdict) → count."""
+"""(rule ID, ruling) → count."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
-    """How often one rule gave each verdict."""
+    """How often one rule gave each verdict. `reasons` counts the undecided checks by reason, most first."""
 
     rule: str
     conforms: int
     violates: int
     undecided: int
+    reasons: dict[str, int] = {}
 
     @property
     def exercised(self) -> bool:
@@ -32,9 +34,27 @@ class Coverage(msgspec.Struct, frozen=True):
 
 def coverage_of(checks: Checks, rules: Iterable[Rule] = RULES) -> list[Coverage]:
     """Return the coverage of rules, in their order."""
-    return [
-        Coverage(rule.id, *(checks.get((rule.id, str(verdict)), 0) for verdict in Verdict)) for rule in rules
-    ]
+    of_rules: dict[str, dict[str, int]] = {}
+    for (rule, ruling), count in checks.items():
+        of_rules.setdefault(rule, {})[ruling] = count
+    return [_coverage(rule.id, of_rules.get(rule.id, {})) for rule in rules]
+
+
+def _coverage(rule: str, rulings: Mapping[str, int]) -> Coverage:
+    verdicts = by_verdict(rulings)
+    reasons = [str(reason) for reason in Reason if reason in rulings]
+    reasons.sort(key=lambda reason: -rulings[reason])
+    conforms, violates, undecided = (verdicts.get(verdict, 0) for verdict in Verdict)
+    return Coverage(rule, conforms, violates, undecided, {reason: rulings[reason] for reason in reasons})
+
+
+def by_verdict(rulings: Mapping[str, int]) -> dict[Verdict, int]:
+    """Add up counts of rulings by verdict."""
+    verdicts: dict[Verdict, int] = {}
+    for ruling, count in rulings.items():
+        verdict = Verdict.of(ruling)
+        verdicts[verdict] = verdicts.get(verdict, 0) + count
+    return verdicts
 
 
 def state_in_words(coverage: Coverage) -> str:

@@ -1,4 +1,4 @@
-"""Reports as JUnit for build servers: a check with a test case per rule, an upgrade with one per client.
+"""Reports as JUnit for build servers: of a check by rule, of duties one by one, of an upgrade by client.
 
 A rule that was broken fails. A rule that had nothing to judge, or could not decide, is skipped. A client that
 breaks fails. Reports conform to both common schemas of JUnit (Ant's and Jenkins'): at most one failure per
@@ -8,12 +8,13 @@ test case, and every attribute that either schema requires.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.duties import DutyReport
+from expectations.report.terminal import remarks_on
 from expectations.report.upgrade import UpgradedClient, UpgradeReport
-from expectations.report.upgrade_text import remarks_on
 
 _DECIDED = ("conforms", "violated")
 
@@ -32,6 +33,15 @@ def junit_report(
 def junit_upgrade(report: UpgradeReport, timestamp: str) -> bytes:
     """Return the report of an upgrade as XML in UTF-8, made at `timestamp`."""
     return _document([_client_case(client, report.upgrade_to) for client in report.clients], [], timestamp)
+
+
+def junit_duties(
+    duties: Sequence[DutyReport], failing: Mapping[str, Sequence[Finding]], timestamp: str
+) -> bytes:
+    """Return the report on duties as XML in UTF-8. `failing` has the findings that fail each duty."""
+    others = [found for duty in duties for found in duty.findings if found not in failing[duty.duty]]
+    cases = [_duty_case(duty, failing[duty.duty]) for duty in duties]
+    return _document(cases, [_line(finding) for finding in others], timestamp)
 
 
 def _document(cases: Sequence[ET.Element], lines: Sequence[str], timestamp: str) -> bytes:
@@ -63,10 +73,23 @@ def _case(row: Coverage, failures: Sequence[Finding]) -> ET.Element:
     family = row.rule.partition("/")[0]
     case = ET.Element("testcase", classname=f"kipwatch.{family}", name=row.rule, time="0")
     if failures:
-        failure = ET.SubElement(case, "failure", type=failures[0].level, message=failures[0].message)
-        failure.text = "\n".join(_line(finding) for finding in failures)
+        _fail(case, failures)
     elif state_in_words(row) not in _DECIDED:
         ET.SubElement(case, "skipped", message=state_in_words(row))
+    return case
+
+
+def _fail(case: ET.Element, failures: Sequence[Finding]) -> None:
+    failure = ET.SubElement(case, "failure", type=failures[0].level, message=failures[0].message)
+    failure.text = "\n".join(_line(finding) for finding in failures)
+
+
+def _duty_case(duty: DutyReport, failures: Sequence[Finding]) -> ET.Element:
+    case = ET.Element("testcase", classname="kipwatch.duty", name=duty.duty, time="0")
+    if failures:
+        _fail(case, failures)
+    elif duty.why:
+        ET.SubElement(case, "skipped", message=f"{duty.state}: {printable(duty.why)}")
     return case
 
 

@@ -10,11 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from expectations.judging.finding import printable
-from expectations.report.broker import ranges_by_key
 from expectations.report.client import Client, software_text
 from expectations.report.coverage import Coverage, state_in_words
-from expectations.report.tables import LEVEL_STYLES, STATE_STYLES, counted
-from expectations.report.versions import FeatureUse, VersionsView
+from expectations.report.terminal import LEVEL_STYLES, STATE_STYLES, counted
+from expectations.report.versions import FeatureUse, VersionsView, ranges_by_key
 from expectations.rules.catalogue import RULES
 
 _RULE_WIDTH = max(len(rule.id) for rule in RULES)
@@ -22,7 +21,7 @@ _COLUMN_WIDTH = 10
 """Room for `123/456 ✕`, and a blank."""
 _LEVELS = {rule.id: str(rule.level) for rule in RULES}
 LEVEL_SIGNS = {"violation": "✕", "improvement": "!", "information": "i"}
-"""What a rule's findings are, by its level: a sign that needs no colour."""
+"""The sign of a rule's findings, by the rule's level: it can be read without colour."""
 LEGEND = (
     "✕ violated   ! improvement   i information   (each of how many checks)   "
     "✓ conforms   ? undecided   · not exercised"

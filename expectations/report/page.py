@@ -1,28 +1,42 @@
-"""The fleet report as one self-contained HTML page."""
+"""The fleet report as one self-contained HTML page: `page.css` is its style, and it loads nothing.
+
+The page of a running kipwatch (`live_page.py`) is made of the same parts.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
 
+import numpy as np
+
 from expectations.judging.finding import Finding, printable
-from expectations.report.broker import ranges_by_key
 from expectations.report.client import EMPTY, Client, Software, software_text
 from expectations.report.coverage import Coverage, state_in_words
-from expectations.report.finding_group import FindingGroup, groups_of
 from expectations.report.matrix import cell_text, facts_of, feature_lines
-from expectations.report.tables import counted, times_seen
-from expectations.report.upgrade import UpgradeReport
-from expectations.report.upgrade_page import upgrade_section
-from expectations.report.versions import FeatureUse, VersionsView
-from expectations.rules.base.rule import Level
+from expectations.report.terminal import (
+    FindingGroup,
+    counted,
+    counted_level,
+    groups_of,
+    remarks_on,
+    times_seen,
+    upgrade_summary,
+)
+from expectations.report.upgrade import UpgradedClient, UpgradeReport
+from expectations.report.versions import FeatureUse, VersionsView, ranges_by_key
+from expectations.rules.base.rule import Level, Role
 from expectations.rules.catalogue import RULES
 
 _SUMMARIES = {rule.id: rule.summary for rule in RULES}
 _LEVELS = {rule.id: str(rule.level) for rule in RULES}
-_KIPS = {rule.family: rule.kip for rule in RULES}
+FAMILY_NAMES = {rule.family: rule.kip for rule in RULES}
+
+Section = tuple[str, str, str]
+"""A section of a page: its ID, its heading and its content as HTML."""
 
 
 def fleet_page(
@@ -33,40 +47,43 @@ def fleet_page(
     upgrade: UpgradeReport | None = None,
 ) -> str:
     """Return the page. Each line of `read` names a file that was read and its frames."""
-    style = (files("expectations.report") / "page.css").read_text(encoding="utf-8")
-    places = _Places(clients, findings)
-    planned = (
-        [("upgrade", f"Upgrade to {_text(upgrade.upgrade_to)}", upgrade_section(upgrade))] if upgrade else []
-    )
+    anchors = Anchors([client.software for client in clients], findings)
     sections = (
-        *planned,
-        ("findings", f"Findings ({len(findings)})", _findings(findings, places)),
-        ("matrix", "Client software and rules", _legend() + _matrix(clients, places)),
-        ("facts", "Facts", _facts(clients, places)),
+        *_planned(upgrade),
+        ("findings", f"Findings ({len(findings)})", findings_list(findings, anchors)),
+        ("matrix", "Client software and rules", _legend() + _matrix(clients, anchors)),
+        ("facts", "Facts", _facts(clients, anchors)),
         ("versions", "What brokers offer", _versions(versions)),
     )
+    return document("kipwatch: the fleet", _heading(read, findings), sections)
+
+
+def document(title: str, header: str, sections: Iterable[Section], head: str = "") -> str:
+    """Return a page: a header, links to its sections, the sections. `head` goes into the HTML's own head."""
+    style = (files("expectations.report") / "page.css").read_text(encoding="utf-8")
+    sections = list(sections)
     links = "".join(f'<a href="#{place}">{heading}</a>' for place, heading, _ in sections)
-    body = "\n".join([_heading(read), f"<nav>{links}</nav>", *(_section(*section) for section in sections)])
+    body = "\n".join([header, f"<nav>{links}</nav>", *(_section(*section) for section in sections)])
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>kipwatch: the fleet</title>\n<style>\n{style}</style>\n</head>\n"
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{head}'
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 
-def _planned(upgrade: UpgradeReport | None) -> list[tuple[str, str, str]]:
+def _planned(upgrade: UpgradeReport | None) -> list[Section]:
     """Return the section on the upgrade, if one is planned."""
     if upgrade is None:
         return []
-    return [("upgrade", f"Upgrade to {_text(upgrade.upgrade_to)}", upgrade_section(upgrade))]
+    return [("upgrade", f"Upgrade to {text(upgrade.upgrade_to)}", upgrade_section(upgrade))]
 
 
-class _Places:
+class Anchors:
     """The names by which parts of the page link to each other."""
 
-    def __init__(self, clients: Sequence[Client], findings: Iterable[Finding]) -> None:
-        self._clients = {client.software: f"client-{number}" for number, client in enumerate(clients)}
+    def __init__(self, clients: Iterable[Software], findings: Iterable[Finding]) -> None:
+        self._clients = {software: f"client-{number}" for number, software in enumerate(clients)}
         self._findings: dict[tuple[Software, str], str] = {}
         for finding in findings:
             place = f"finding-{len(self._findings)}"
@@ -90,22 +107,35 @@ def _software(finding: Finding) -> Software:
     return finding.client_software_name, finding.client_software_version
 
 
-def _link(place: str, content: str) -> str:
+def link(place: str, content: str) -> str:
     """Return content, already escaped, that leads to a place, if there is one."""
     return f'<a href="#{place}">{content}</a>' if place else content
 
 
-def _text(text: str) -> str:
-    return escape(printable(text))
+def text(from_wire: str) -> str:
+    """Return text from the wire as HTML, in one line."""
+    return escape(printable(from_wire))
+
+
+def level_mark(level: str, word: str = "") -> str:
+    """Return a level in its colour, or another word in it."""
+    return f'<span class="level {level}">{word or level}</span>'
+
+
+def level_totals(totals: Mapping[str, int]) -> str:
+    """Return a paragraph with the number of each level, the gravest first."""
+    marks = (level_mark(level, counted_level(level, totals[level])) for level in Level if totals.get(level))
+    return f'<p class="totals">{" ".join(marks)}</p>\n'
 
 
 def _section(place: str, heading: str, content: str) -> str:
     return f'<section id="{place}">\n<h2>{heading}</h2>\n{content}\n</section>'
 
 
-def _heading(read: Sequence[str]) -> str:
-    lines = "".join(f"<li>{_text(line)}</li>" for line in read)
-    return f'<header>\n<h1>The fleet</h1>\n<ul class="read">{lines}</ul>\n</header>'
+def _heading(read: Sequence[str], findings: Sequence[Finding]) -> str:
+    lines = "".join(f"<li>{text(line)}</li>" for line in read)
+    totals = level_totals(Counter(finding.level for finding in findings if not finding.suppressed))
+    return f'<header>\n<h1>The fleet</h1>\n<ul class="read">{lines}</ul>\n{totals}</header>'
 
 
 def _legend() -> str:
@@ -121,11 +151,11 @@ def _legend() -> str:
     return f'<ul class="legend">{"".join(items)}</ul>\n'
 
 
-def _matrix(clients: Sequence[Client], places: _Places) -> str:
-    heads = "".join(f'<th scope="col">{_client_head(client, places)}</th>' for client in clients)
+def _matrix(clients: Sequence[Client], anchors: Anchors) -> str:
+    heads = "".join(f'<th scope="col">{_client_head(client, anchors)}</th>' for client in clients)
     by_rule = zip(*(client.coverage for client in clients), strict=True)
     bodies = (
-        _family(family, list(rows), clients, places)
+        _family(family, list(rows), clients, anchors)
         for family, rows in groupby(by_rule, key=lambda rows: rows[0].rule.partition("/")[0])
     )
     return (
@@ -134,31 +164,31 @@ def _matrix(clients: Sequence[Client], places: _Places) -> str:
     )
 
 
-def _client_head(client: Client, places: _Places) -> str:
+def _client_head(client: Client, anchors: Anchors) -> str:
     name, version = client.software
     shown = "unknown" if name is None else name or EMPTY
-    title = f"<b>{_text(shown)}</b> {_text(EMPTY if version == '' else version or '')}"
-    title = _link(places.client(client.software), title)
+    title = f"<b>{text(shown)}</b> {text(EMPTY if version == '' else version or '')}"
+    title = link(anchors.client(client.software), title)
     return f"{title}<small>{counted(client.connections, 'connection')}</small>"
 
 
 def _family(
-    family: str, rows: Iterable[tuple[Coverage, ...]], clients: Sequence[Client], places: _Places
+    family: str, rows: Iterable[tuple[Coverage, ...]], clients: Sequence[Client], anchors: Anchors
 ) -> str:
     width = len(clients)
-    head = f'<tr class="family"><th scope="rowgroup" colspan="{width + 1}">{_KIPS[family]}</th></tr>\n'
-    return f"<tbody>{head}{''.join(_row(each, clients, places) for each in rows)}</tbody>\n"
+    head = f'<tr class="family"><th scope="rowgroup" colspan="{width + 1}">{FAMILY_NAMES[family]}</th></tr>\n'
+    return f"<tbody>{head}{''.join(_row(each, clients, anchors) for each in rows)}</tbody>\n"
 
 
-def _row(rows: tuple[Coverage, ...], clients: Sequence[Client], places: _Places) -> str:
+def _row(rows: tuple[Coverage, ...], clients: Sequence[Client], anchors: Anchors) -> str:
     rule = rows[0].rule
     cells = "".join(
-        _cell(row, places.findings(client.software, rule)) for row, client in zip(rows, clients, strict=True)
+        _cell(row, anchors.findings(client.software, rule)) for row, client in zip(rows, clients, strict=True)
     )
     offence = escape(rule.partition("/")[2])
     silent = all(state_in_words(row) == "not exercised" for row in rows)
     name = ' class="silent"' if silent else ""
-    place = places.rule(rule)
+    place = anchors.rule(rule)
     head = f'<th scope="row" title="{escape(_SUMMARIES[rule])}">{offence}</th>'
     return f'<tr{name} id="{place}">{head}{cells}</tr>\n'
 
@@ -168,54 +198,69 @@ def _cell(row: Coverage, place: str) -> str:
     counts = f"{row.conforms} conform, {row.violates} violate, {row.undecided} undecided"
     name = _LEVELS[row.rule] if row.violates else state.replace("not exercised", "silent")
     shown = f'<span class="cell {name}" title="{state}: {counts}">{cell_text(row)}</span>'
-    return f"<td>{_link(place, shown)}</td>"
+    return f"<td>{link(place, shown)}</td>"
 
 
-def _findings(findings: Sequence[Finding], places: _Places) -> str:
+def findings_list(findings: Sequence[Finding], anchors: Anchors) -> str:
+    """Return findings as HTML, the gravest first, the first few of each client software and rule."""
     if not findings:
         return "<p>None.</p>"
-    return "\n".join(_group(group, places) for group in sorted(groups_of(findings), key=_gravest_first))
+    return "\n".join(_group(group, anchors) for group in sorted(groups_of(findings), key=_gravest_first))
 
 
 def _gravest_first(group: FindingGroup) -> tuple[int, str]:
     return list(Level).index(Level(group.shown[0].level)), group.rule
 
 
-def _group(group: FindingGroup, places: _Places) -> str:
+def _group(group: FindingGroup, anchors: Anchors) -> str:
     remainder = f'<p class="more">{group.remainder}</p>' if group.remainder else ""
-    shown = "\n".join(_finding(finding, places) for finding in group.shown)
-    return f'<div id="{places.findings(group.software, group.rule)}">{shown}{remainder}</div>'
+    shown = "\n".join(_finding(finding, anchors) for finding in group.shown)
+    return f'<div id="{anchors.findings(group.software, group.rule)}">{shown}{remainder}</div>'
 
 
-def _finding(finding: Finding, places: _Places) -> str:
+def _finding(finding: Finding, anchors: Anchors) -> str:
     software = _software(finding)
     entries = (
         ("connection", f"{finding.client} to {finding.listener}"),
         ("expected", finding.expected),
         ("observed", finding.observed),
         ("frame", _place(finding)),
+        ("begins with", finding.evidence.bytes),
         ("demanded by", finding.demanded_by),
         ("suppressed", str(finding.suppressed or "")),
     )
-    client = _link(places.client(software), _text(software_text(software)))
+    client = link(anchors.client(software), text(software_text(software)))
     rows = f"<dt>client</dt><dd>{client}</dd><dt>rule</dt>"
-    rows += f"<dd>{_link(places.rule(finding.rule), escape(finding.rule))}</dd>"
-    rows += "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in entries if value)
+    rows += f"<dd>{link(anchors.rule(finding.rule), escape(finding.rule))}</dd>"
+    rows += "".join(f"<dt>{name}</dt><dd>{text(value)}</dd>" for name, value in entries if value)
+    at_fault = text(software_text(software))
+    seen = f"{times_seen(finding)}, last {moment(finding.last_captured_at)}"
+    if finding.role == Role.BROKER:
+        at_fault = f"{text(finding.listener)} to {at_fault}"
     return (
-        f'<details><summary><span class="level {finding.level}">{finding.level}</span> '
-        f"<code>{escape(finding.rule)}</code> {_text(finding.message)} "
-        f"<small>{times_seen(finding)}</small></summary><dl>{rows}</dl></details>"
+        f"<details><summary>{level_mark(finding.level)} <code>{escape(finding.rule)}</code> "
+        f"<b>{at_fault}</b> {text(finding.message)} <small>{seen}</small></summary>"
+        f"<dl>{rows}</dl></details>"
     )
 
 
 def _place(finding: Finding) -> str:
-    packet = finding.evidence.packet
-    place = f"{finding.sequence}, in packet {packet}" if packet else f"{finding.sequence}"
-    return f"{place} of {finding.evidence.source}"
+    evidence = finding.evidence
+    if evidence.packet:
+        return f"{finding.sequence}, in packet {evidence.packet} of {evidence.source}"
+    if evidence.row is not None:
+        block = f"{evidence.source} {evidence.partition}:{evidence.offset}"
+        return f"{finding.sequence}, row {evidence.row} of the block {block}"
+    return f"{finding.sequence} of {evidence.source}"
 
 
-def _facts(clients: Sequence[Client], places: _Places) -> str:
-    return "\n".join(_client_facts(client, places.client(client.software)) for client in clients)
+def moment(captured_at: int) -> str:
+    """Return a capture time, in nanoseconds since the epoch, as day and second in UTC."""
+    return f"{np.datetime64(captured_at, 'ns').astype('datetime64[s]')}".replace("T", " ") + " UTC"
+
+
+def _facts(clients: Sequence[Client], anchors: Anchors) -> str:
+    return "\n".join(_client_facts(client, anchors.client(client.software)) for client in clients)
 
 
 def _client_facts(client: Client, place: str) -> str:
@@ -227,7 +272,7 @@ def _client_facts(client: Client, place: str) -> str:
         for use in client.versions
     )
     return (
-        f'<h3 id="{place}">{_text(software_text(client.software))} <small>{seen}</small></h3>\n'
+        f'<h3 id="{place}">{text(software_text(client.software))} <small>{seen}</small></h3>\n'
         f"<ul>{facts}</ul>\n"
         "<details><summary>API versions in use</summary>\n<table><thead><tr><th>API</th><th>used</th>"
         f"<th>newest offered</th><th>requests</th></tr></thead><tbody>{used}</tbody></table></details>"
@@ -237,7 +282,7 @@ def _client_facts(client: Client, place: str) -> str:
 def _versions(view: VersionsView) -> str:
     if not view.brokers:
         return "<p>No broker advertised its versions.</p>"
-    heads = "".join(f'<th scope="col">{_text(offer.broker)}</th>' for offer in view.brokers)
+    heads = "".join(f'<th scope="col">{text(offer.broker)}</th>' for offer in view.brokers)
     names = {each.api_key: each.api for offer in view.brokers for each in offer.ranges}
     columns = [ranges_by_key(view.common), *(ranges_by_key(offer.ranges) for offer in view.brokers)]
     rows = "".join(_api_row(key, names[key], columns) for key in sorted(names))
@@ -254,5 +299,21 @@ def _api_row(key: int, name: str, columns: Sequence[Mapping[int, str]]) -> str:
 
 
 def _features(uses: Sequence[FeatureUse]) -> str:
-    items = (f"<li><b>{_text(use.feature)}</b>: {_text('; '.join(feature_lines(use)))}</li>" for use in uses)
+    items = (f"<li><b>{text(use.feature)}</b>: {text('; '.join(feature_lines(use)))}</li>" for use in uses)
     return f"<ul>{''.join(items)}</ul>" if uses else ""
+
+
+def upgrade_section(report: UpgradeReport) -> str:
+    """Return the content of the section on an upgrade, as HTML."""
+    summary = f"<p><b>{escape(upgrade_summary(report).plain)}</b></p>\n"
+    return summary + "\n".join(map(_upgraded_client, report.clients))
+
+
+def _upgraded_client(client: UpgradedClient) -> str:
+    remarks = list(remarks_on(client))
+    state, word = ("violation", "breaks") if client.breaks else ("improvement", "look at it")
+    if not remarks:
+        state, word = "conforms", "goes on"
+    amount = f"{counted(client.connections, 'connection')}, {counted(client.requests, 'request')}"
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
+    return f"<h3>{level_mark(state, word)} {text(client.name)} <small>{amount}</small></h3>\n<ul>{items}</ul>"

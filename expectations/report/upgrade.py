@@ -1,7 +1,7 @@
-"""What an upgrade of the brokers means for each client: which of its requests the new release refuses.
+"""The meaning of an upgrade of the brokers for each client: which requests the new release refuses.
 
 A request is judged by its version alone: the release has it (`kept`), has it and deprecates it
-(`deprecated`), or has not (`removed`; KIP-896 removed many). A client breaks if it sends a removed version
+(`deprecated`), or lacks it (`removed`; KIP-896 removed many). A client breaks if it sends a removed version
 and would not choose another. One that negotiates sends the highest version that it and the broker know
 (KIP-35). If that was the highest offered, the client may know higher ones; if it is above what the release
 has, the client is likely to know lower ones. ApiVersions breaks nobody: a broker answers a version that it
@@ -18,12 +18,12 @@ import msgspec
 from decoders.protocol import API_VERSIONS
 from decoders.schema.model import VersionRange
 from decoders.schema.registry import Schemas
-from expectations.report.broker import api_name
-from expectations.report.client import Software, software_text
-from expectations.report.usage import ClientUsage, RequestCount
+from expectations.report.client import Software, client_text
+from expectations.report.fleet import ClientUsage, RequestCount
+from expectations.report.versions import api_name
 
 
-class Fate(StrEnum):
+class UpgradeFate(StrEnum):
     """What a release does with an API version that a client uses."""
 
     REMOVED = "removed"
@@ -34,7 +34,7 @@ class Fate(StrEnum):
 class UpgradeRow(msgspec.Struct, frozen=True):
     """The requests of one client at one API version, and their fate.
 
-    `supported` are the versions that the release has, such as `2-9`, None if it has not the API. `negotiable`
+    `supported` are the versions that the release has, such as `2-9`, None if it lacks the API. `negotiable`
     means that the client negotiates, and may know another version than this one. `last_seen` is the capture
     time of the latest request, in nanoseconds since the epoch.
     """
@@ -45,7 +45,7 @@ class UpgradeRow(msgspec.Struct, frozen=True):
     api: str
     api_key: int
     version: int
-    verdict: Fate
+    verdict: UpgradeFate
     requests: int
     last_seen: int
     supported: str | None
@@ -54,7 +54,7 @@ class UpgradeRow(msgspec.Struct, frozen=True):
     @property
     def breaks(self) -> bool:
         """Whether the upgraded broker refuses these requests, as far as can be known."""
-        return self.verdict is Fate.REMOVED and not self.negotiable
+        return self.verdict is UpgradeFate.REMOVED and not self.negotiable
 
 
 class UpgradedClient(msgspec.Struct, frozen=True):
@@ -83,12 +83,11 @@ class UpgradedClient(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Software and client ID as one text."""
-        named = software_text(self.software)
-        return named if self.client_id is None else f'{named}, client ID "{self.client_id}"'
+        return client_text(self.software, self.client_id)
 
 
 class UpgradeReport(msgspec.Struct, frozen=True):
-    """What the upgrade to a release means, for the clients that break first, then by traffic.
+    """The meaning of an upgrade for each client: those that break come first, then the busiest.
 
     With `upgrade_from`, requests that neither release has are not the upgrade's doing: they are left out, and
     `refused_before` counts them.
@@ -142,12 +141,12 @@ def _rows(client: ClientUsage, to: Schemas) -> Iterator[UpgradeRow]:
         )
 
 
-def fate_of(api_key: int, version: int, release: Schemas) -> Fate:
+def fate_of(api_key: int, version: int, release: Schemas) -> UpgradeFate:
     """Return what a release does with requests of an API version."""
     api = release.api(api_key)
     if api is None or not api.is_released(version):
-        return Fate.KEPT if api_key == API_VERSIONS else Fate.REMOVED
-    return Fate.DEPRECATED if version in api.request.deprecated_versions else Fate.KEPT
+        return UpgradeFate.KEPT if api_key == API_VERSIONS else UpgradeFate.REMOVED
+    return UpgradeFate.DEPRECATED if version in api.request.deprecated_versions else UpgradeFate.KEPT
 
 
 def _is_negotiable(
@@ -158,12 +157,15 @@ def _is_negotiable(
 
 
 def _was_refused(row: UpgradeRow, before: Schemas) -> bool:
-    return row.verdict is Fate.REMOVED and fate_of(row.api_key, row.version, before) is Fate.REMOVED
+    return (
+        row.verdict is UpgradeFate.REMOVED
+        and fate_of(row.api_key, row.version, before) is UpgradeFate.REMOVED
+    )
 
 
 def _upgraded(client: ClientUsage, rows: Sequence[UpgradeRow], to: Schemas) -> UpgradedClient:
     asking = to.api(API_VERSIONS)
-    order = list(Fate)
+    order = list(UpgradeFate)
     return UpgradedClient(
         *client.software,
         client.client_id,

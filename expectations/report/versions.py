@@ -1,4 +1,4 @@
-"""Which versions brokers offer, which features these make, and which clients use them (KIP-35)."""
+"""The versions that brokers advertise, the features that they make possible, and their use (KIP-35)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,57 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from expectations.report.broker import Broker, Range, common_ranges, named_ranges
 from expectations.report.client import Client, Software
+
+Ranges = Mapping[int, tuple[int, int]]
+"""API key → (lowest, highest) version."""
+
+
+class ApiRange(msgspec.Struct, frozen=True):
+    """The versions of an API, both ends included."""
+
+    api: str
+    api_key: int
+    lowest: int
+    highest: int
+
+
+class AdvertisingBroker(msgspec.Struct, frozen=True):
+    """The ranges that a broker last advertised at an address."""
+
+    cluster: str
+    address: str
+    ranges: Ranges
+
+
+def api_name(names: Mapping[int, str], key: int) -> str:
+    """Return the name of an API, `API 96` if no schema has its key."""
+    return names.get(key, f"API {key}")
+
+
+def named_ranges(ranges: Ranges, names: Mapping[int, str]) -> list[ApiRange]:
+    """Return ranges with the names of their APIs, ordered by API key."""
+    return [ApiRange(api_name(names, key), key, *ranges[key]) for key in sorted(ranges)]
+
+
+def ranges_by_key(ranges: Iterable[ApiRange]) -> dict[int, str]:
+    """Return the ranges of APIs as text, such as `0-4`, by API key."""
+    return {each.api_key: f"{each.lowest}-{each.highest}" for each in ranges}
+
+
+def common_ranges(brokers: Sequence[AdvertisingBroker]) -> dict[int, tuple[int, int]]:
+    """Return the versions that every broker supports, of the APIs that every broker has."""
+    if not brokers:
+        return {}
+    shared = set.intersection(*(set(broker.ranges) for broker in brokers))
+    common = {}
+    for key in sorted(shared):
+        lowest = max(broker.ranges[key][0] for broker in brokers)
+        highest = min(broker.ranges[key][1] for broker in brokers)
+        if lowest <= highest:
+            common[key] = (lowest, highest)
+    return common
+
 
 Features = Mapping[str, Mapping[int, int]]
 """Feature → API key → the lowest version of the API that carries the feature."""
@@ -36,19 +85,22 @@ class Offer(msgspec.Struct, frozen=True):
 
     cluster: str
     broker: str
-    ranges: list[Range]
+    ranges: list[ApiRange]
 
 
 class VersionsView(msgspec.Struct, frozen=True):
     """What each broker offers, what all of them offer, and the use of features."""
 
     brokers: list[Offer]
-    common: list[Range]
+    common: list[ApiRange]
     features: list[FeatureUse]
 
 
 def versions_view(
-    brokers: Sequence[Broker], clients: Iterable[Client], features: Features, names: Mapping[int, str]
+    brokers: Sequence[AdvertisingBroker],
+    clients: Iterable[Client],
+    features: Features,
+    names: Mapping[int, str],
 ) -> VersionsView:
     """Compare what brokers advertise with what clients use. `names` are those of APIs, by key."""
     return VersionsView(
@@ -59,7 +111,7 @@ def versions_view(
 
 
 def feature_uses(
-    features: Features, brokers: Sequence[Broker], clients: Iterable[Client]
+    features: Features, brokers: Sequence[AdvertisingBroker], clients: Iterable[Client]
 ) -> list[FeatureUse]:
     """Return, for each feature, the brokers that lack it and the clients that use it."""
     used = [(client.software, _highest_used(client)) for client in clients]
@@ -83,7 +135,7 @@ def _highest_used(client: Client) -> dict[int, int]:
     }
 
 
-def _serves(broker: Broker, needed: Mapping[int, int]) -> bool:
+def _serves(broker: AdvertisingBroker, needed: Mapping[int, int]) -> bool:
     return _carried(needed, {key: highest for key, (_, highest) in broker.ranges.items()}) == len(needed)
 
 

@@ -1,17 +1,21 @@
-"""The catalogue of all rules: one rule in each module `rules/<family>/<offence>.py`."""
+"""The catalogue of all rules, one in each module `rules/<family>/<offence>.py`, and their readings.
+
+A rule is found by its file. RULES has each in the default reading. Where a KIP and released Kafka differ,
+`rules_read_as` makes rules in another. RULE_STATES has a field for each rule that remembers something.
+"""
 
 from __future__ import annotations
 
 import importlib
 import operator
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from expectations import rules as rules_package
-from expectations.rules.base.rule import NoState, Rule
+from expectations.rules.base.rule import NoState, Rule, Spec
 
 BASE = "base"
 """The package of base classes; it contains no rule."""
@@ -56,6 +60,14 @@ RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(
     ],
 )
 """The rule states of one connection: a field for each rule that keeps a state."""
+READINGS: Mapping[str, tuple[Spec, ...]] = {
+    "kip1313": (Spec.SHIPPED, Spec.TEXT, Spec.TAGGED),
+    "kip1082": (Spec.SHIPPED, Spec.TEXT),
+    "kip511": (Spec.SHIPPED, Spec.TEXT),
+    "kip35": (Spec.SHIPPED, Spec.TEXT),
+    "kip1242": (Spec.SHIPPED, Spec.TEXT),
+}
+"""The readings of each KIP, by the family of its rules; the first one is the default."""
 NO_STATE = NoState()
 
 
@@ -90,3 +102,22 @@ class ChangedStates:
 
 
 changed_states = ChangedStates(RULE_STATES.__struct_fields__)
+
+
+def read_choices(choices: Iterable[str]) -> dict[str, Spec]:
+    """Parse choices such as `kip1082=text`. Raises ValueError for an unknown KIP or reading."""
+    return dict(_read_choice(choice) for choice in choices)
+
+
+def _read_choice(choice: str) -> tuple[str, Spec]:
+    family, _, reading = choice.partition("=")
+    if family not in READINGS:
+        raise ValueError(f"{choice!r} names no KIP; choose one of {', '.join(READINGS)}")
+    if reading not in READINGS[family]:
+        raise ValueError(f"{choice!r} names no reading of {family}; it has {', '.join(READINGS[family])}")
+    return family, Spec(reading)
+
+
+def rules_read_as(choices: Mapping[str, Spec]) -> tuple[Rule, ...]:
+    """Return every rule, ordered by id, in the reading chosen for its family."""
+    return tuple(type(rule)(choices.get(rule.family, Spec.SHIPPED)) for rule in RULES)

@@ -1,6 +1,12 @@
 """Great Expectations suites over the project's tables; they validate bounded slices only."""
 
 import os
+from typing import Final
 
 # Great Expectations reads this when it is imported; without it, it reports its use to its makers.
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
+
+FURTHER: Final = "0001-01-01"
+"""The folder in which an archive has rows of days beyond those that a batch has folders for.
+
+It is a date to every tool, and that of no capture."""

@@ -9,15 +9,15 @@ import pandas
 
 from decoders.schema.registry import Schemas
 from expectations.suites.archived_rows import EXTRA_COLUMNS, FILE_COLUMNS
-from expectations.suites.brokers import brokers_expectations
-from expectations.suites.connections import connections_expectations
-from expectations.suites.coverage import coverage_expectations
-from expectations.suites.errors import errors_expectations
+from expectations.suites.connections import (
+    brokers_expectations,
+    connections_expectations,
+    groups_expectations,
+)
 from expectations.suites.every_table import of_every_table
-from expectations.suites.expectation import Suite
-from expectations.suites.findings import findings_expectations
-from expectations.suites.groups import groups_expectations
-from expectations.suites.usage import usage_expectations
+from expectations.suites.findings import coverage_expectations, findings_expectations
+from expectations.suites.suite import Suite
+from expectations.suites.usage import errors_expectations, usage_expectations
 
 
 class TableLayout(NamedTuple):
@@ -30,7 +30,7 @@ class TableLayout(NamedTuple):
 def archive_suites(
     layouts: Mapping[str, TableLayout], version: int, latest: pandas.Timestamp, schemas: Schemas
 ) -> list[Suite]:
-    """Return a suite a table. No capture is later than `latest`, `version` is that of the tables."""
+    """Return a suite for each table. No capture is later than `latest`, `version` is that of the tables."""
     own = {
         "usage": usage_expectations(schemas),
         "errors": errors_expectations(schemas),

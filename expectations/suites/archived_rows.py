@@ -1,6 +1,6 @@
-"""The archive's tables as their suites see them: the columns of the table, and what a row's file says of it.
+"""Prepares the archive's tables for their suites: adds columns on each row's file and on other tables' rows.
 
-Whether a row fits rows of other tables is worked out here, too, so that suites look at single rows and keys.
+So suites look at single rows and keys only.
 """
 
 from __future__ import annotations
@@ -12,24 +12,27 @@ from typing import Any, Final
 
 import pandas
 
-from expectations.suites.further_days import FURTHER
+from expectations.suites import FURTHER
 
 FILE_COLUMNS: Final = ("file", "query", "is_merged", "day", "row_day", "table_version", "missing")
 """Columns that every table gets: the file's name, the query in it, whether it holds several batches, the day
 of its folder, the day of the row's own time (or FURTHER, if that is the folder's), the version in the file's
 metadata, -1 if it has none, and the files of its batch that are missing, null if none is."""
 EXTRA_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "usage": ("call", "headed_call", "is_checked", "bytes_beyond"),
+    "usage": ("call", "headed_call", "fate", "is_checked", "bytes_beyond"),
     "errors": (),
     "findings": ("is_counted",),
     "coverage": ("is_found", "is_used"),
-    "connections": ("is_told",),
+    "connections": ("has_ranges",),
     "groups": (),
     "brokers": ("is_named",),
 }
 """Columns that a table gets beside those. `call` is key:version of a request, `headed_call` has the version
-of its header, too. `bytes_beyond` are the bytes beyond those of the shortest possible requests. The others
-are whether another table has what the row implies."""
+of its header, too. `fate` is what the loaded release does with the call: kept, deprecated or removed.
+`bytes_beyond` are the bytes beyond those of the shortest possible requests. The others are whether another
+table has what the row implies."""
+REMOVED: Final = "removed"
+"""The fate of a call that is not among those of the loaded release."""
 SHORTEST_REQUEST: Final = 8
 """Bytes of the length, API key and API version: a client may send a request of nothing else."""
 _FILE: Final = re.compile(r"(?P<query>.+?)-(?:merged-)?\d{12}\.parquet")
@@ -39,11 +42,12 @@ PER_REQUEST_RULE: Final = "kip1313/header-version-mismatch"
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """What the tables of an archive hold, for the rows of the other ones.
+    """The content of all tables of an archive, as far as rows of other tables depend on it.
 
     `versions` are those of the tables by path of the file. `used` and `checked` are the names of the files of
     usage and coverage. `found` and `violated` are the rules with findings and with violations, by query,
     `ranges` the known `ranges_id`s. `missing` names the files that are missing beside a file, by its path.
+    `fates` are those of the calls that the loaded release has.
     """
 
     versions: Mapping[str, int]
@@ -53,6 +57,7 @@ class Neighbours:
     violated: frozenset[tuple[str, str]] = field(default=frozenset())
     ranges: frozenset[str] = field(default=frozenset())
     missing: Mapping[str, str] = field(default_factory=dict)
+    fates: Mapping[str, str] = field(default_factory=dict)
 
 
 def archived_rows(table: str, time: str, rows: pandas.DataFrame, known: Neighbours) -> pandas.DataFrame:
@@ -71,8 +76,9 @@ def archived_rows(table: str, time: str, rows: pandas.DataFrame, known: Neighbou
     rows["row_day"] = own_day.where(rows["day"] != FURTHER, FURTHER)
     rows["table_version"] = path.map(known.versions).fillna(-1).astype("int64")
     rows["missing"] = path.map(known.missing).astype("string")
-    for name, values in _EXTRA[table](rows, known).items():
-        rows[name] = values
+    if table in _EXTRA:
+        for name, values in _EXTRA[table](rows, known).items():
+            rows[name] = values
     return rows
 
 
@@ -86,8 +92,10 @@ def _usage(rows: pandas.DataFrame, known: Neighbours) -> Mapping[str, Any]:
     names = ("api_key", "api_version", "header_version")
     key, version, header = (rows[name].astype("Int64").astype("string") for name in names)
     call = key + ":" + version
+    fate = call.map(known.fates).fillna(REMOVED).astype("string")
     return {
         "call": call.where(rows["api"] != "unknown"),
+        "fate": fate.where(rows["api"] != "unknown"),
         "headed_call": (call + ":" + header).where(rows["api"] != "unknown"),
         "bytes_beyond": rows["request_bytes"] - SHORTEST_REQUEST * rows["requests"],
         "is_checked": rows["is_merged"] | rows["file"].isin(known.checked),
@@ -108,17 +116,12 @@ def _coverage(rows: pandas.DataFrame, known: Neighbours) -> Mapping[str, Any]:
 
 
 def _connections(rows: pandas.DataFrame, known: Neighbours) -> Mapping[str, Any]:
-    return {"is_told": rows["ranges_id"].isna() | rows["ranges_id"].isin(known.ranges)}
+    return {"has_ranges": rows["ranges_id"].isna() | rows["ranges_id"].isin(known.ranges)}
 
 
 def _brokers(rows: pandas.DataFrame, known: Neighbours) -> Mapping[str, Any]:
     del known
     return {"is_named": rows["ranges"].isna() == rows["ranges_id"].isna()}
-
-
-def _nothing(rows: pandas.DataFrame, known: Neighbours) -> Mapping[str, Any]:
-    del rows, known
-    return {}
 
 
 def _pairs(rows: pandas.DataFrame) -> pandas.Series[Any]:
@@ -127,10 +130,8 @@ def _pairs(rows: pandas.DataFrame) -> pandas.Series[Any]:
 
 _EXTRA: Final = {
     "usage": _usage,
-    "errors": _nothing,
     "findings": _findings,
     "coverage": _coverage,
     "connections": _connections,
-    "groups": _nothing,
     "brokers": _brokers,
 }

@@ -9,8 +9,13 @@ import pandas
 from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
-from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
-from expectations.suites.further_days import FURTHER
+from expectations.suites import FURTHER
+from expectations.suites.suite import (
+    CRITICAL,
+    WARNING,
+    Expectation,
+    expected,
+)
 
 FIRST_PLAUSIBLE: Final = pandas.Timestamp(2001, 9, 9, tz="UTC")
 """A clock that was never set is before this day, and so is a time in another unit."""

@@ -1,4 +1,8 @@
-"""The suite over the archive's findings: of known rules, with evidence, and each publication once."""
+"""The suites over the archive's findings and coverage: known rules, with evidence, and each batch once.
+
+`coverage` counts the verdicts of each rule, so rules with findings have violations there, and the other way
+round.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,56 @@ from typing import Final
 
 from great_expectations import expectations as expect
 
-from expectations.rules.base.rule import Level, Role
+from expectations.rules.base.rule import Level, Role, Verdict
 from expectations.rules.catalogue import RULES
-from expectations.suites.every_table import among, counted, unique
-from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
+from expectations.suites.every_table import OF_A_BATCH, among, counted, unique
+from expectations.suites.suite import CONNECTION_ID, CRITICAL, WARNING, Expectation, expected
 
 FINDING_ID: Final = r"^[0-9a-f]{24}$"
-CONNECTION_ID: Final = r"^[0-9a-f]{32}$"
 EVIDENCE: Final = r'"source":"[^"]+"'
 _TEXTS: Final = ("message", "kip", "section")
 
 
 def findings_expectations() -> tuple[Expectation, ...]:
-    """Return the expectations."""
+    """Return the expectations on findings."""
     return (*_of_identity(), *_of_content(), *_of_times())
 
 
+def coverage_expectations() -> tuple[Expectation, ...]:
+    """Return the expectations on coverage."""
+    return (
+        among("rule", "covered-rule-in-catalogue", rule_ids(), "A check is of a rule that this release has."),
+        among("verdict", "verdict-known", list(map(str, Verdict)), "A check has one of three verdicts."),
+        counted("checks", "checks-counted"),
+        unique(
+            "coverage-once",
+            ("file", "rule", "verdict"),
+            "A batch counts a rule's verdict in one row.",
+            row_condition=OF_A_BATCH,
+        ),
+        expected(
+            expect.ExpectColumnValuesToBeInSet,
+            "violation-was-found",
+            WARNING,
+            "A rule with violations has findings.",
+            "A file of `findings` is missing: read the findings of that time from their topic.",
+            column="is_found",
+            value_set=[True],
+        ),
+        expected(
+            expect.ExpectColumnValuesToBeInSet,
+            "checked-was-used",
+            CRITICAL,
+            "A batch in which requests were checked has usage.",
+            "A file of `usage` is missing: restore it, or delete the batch from all tables.",
+            column="is_used",
+            value_set=[True],
+        ),
+    )
+
+
 def rule_ids() -> Sequence[str]:
-    """Return the ids of all rules."""
+    """Return the IDs of all rules."""
     return [rule.id for rule in RULES]
 
 

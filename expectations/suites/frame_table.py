@@ -1,18 +1,22 @@
-"""The frames topic as a table: one row per record, with its place and the decoded header."""
+"""The frames topic as a table: a row per record, with its place, the decoded header, and its order.
+
+`frame_table` makes a row of each record. `with_order` adds what only neighbours show: records that are
+missing, swapped, or badly timed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import pandas
 
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.registry import Schemas
 
-COLUMNS = {
+COLUMNS: Final = {
     "partition": "int32",
     "offset": "int64",
     "row": "int32",
@@ -36,6 +40,14 @@ COLUMNS = {
 }
 """Every column and its pandas type. Names of enumerations are as in `decoders.frame.record`, the
 connection is hex, times are nanoseconds since the epoch; what a record does not hold is null."""
+ORDER_COLUMNS: Final = {"previous_sequence": "UInt64", "set_back": "int64", "lacks_request": "bool"}
+"""The columns that are added, and their pandas types.
+
+`previous_sequence` is that of the connection's previous record in the slice, null for its first. `set_back`
+is by how many nanoseconds the record was captured before that one, 0 if it was not. `lacks_request` means
+that a response is paired with a request that is not there, although earlier records of the connection are.
+"""
+_CONNECTION: Final = ["connection", "run"]
 
 
 def frame_table(schemas: Schemas, records: Iterable[tuple[int, int, int, Record]]) -> pandas.DataFrame:
@@ -90,3 +102,24 @@ def _frame(schemas: Schemas, record: Record) -> Request | Response | None:
         key, version = record.paired_api_key, record.paired_api_version
         return read_response(schemas, record.frame, key, version, cut=record.is_cut)
     return None
+
+
+def with_order(frames: pandas.DataFrame, paired: Sequence[int]) -> pandas.DataFrame:
+    """Add ORDER_COLUMNS to a table of frames. `paired` are the sequences of the requests, by row."""
+    groups = frames.groupby(_CONNECTION, sort=False)
+    previous, captured_at = groups["sequence"].shift(), groups["captured_at"].shift()
+    set_back = (captured_at.fillna(frames["captured_at"]) - frames["captured_at"]).clip(lower=0)
+    return frames.assign(
+        previous_sequence=previous.astype("UInt64"),
+        set_back=set_back.astype("int64"),
+        lacks_request=_lacks_request(frames, pandas.Series(paired, index=frames.index, dtype="uint64")),
+    )
+
+
+def _lacks_request(frames: pandas.DataFrame, paired: pandas.Series[int]) -> pandas.Series[bool]:
+    is_request = frames["kind"] == Kind.REQUEST.name
+    is_matched = (frames["kind"] == Kind.RESPONSE.name) & (frames["pairing"] == Pairing.MATCHED.name)
+    first = frames.groupby(_CONNECTION, sort=False)["sequence"].transform("min")
+    requests = pandas.MultiIndex.from_frame(frames.loc[is_request, [*_CONNECTION, "sequence"]])
+    wanted = pandas.MultiIndex.from_arrays([frames["connection"], frames["run"], paired])
+    return (is_matched & (paired > first) & ~wanted.isin(requests)).astype("bool")

@@ -1,4 +1,8 @@
-"""The suite over the archive's usage: known APIs, versions and headers, and each batch once."""
+"""The suites over the archive's usage and errors: calls that Kafka has, and each batch once.
+
+A row of either table counts calls of one API version by one client in one minute (CALLS): usage by header
+version, errors by error code.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ from typing import Final
 
 from great_expectations import expectations as expect
 
+from decoders.protocol import NO_ERROR
 from decoders.schema.registry import Schemas
 from expectations.suites.archived_rows import SHORTEST_REQUEST
 from expectations.suites.every_table import OF_A_BATCH, counted, unique
-from expectations.suites.expectation import CRITICAL, WARNING, Expectation, expected
+from expectations.suites.suite import CRITICAL, WARNING, Expectation, expected
 
 UNKNOWN: Final = "unknown"
 CERTAIN: Final = 0.9
@@ -33,8 +38,39 @@ CALLS: Final = (
 
 
 def usage_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
-    """Return the expectations, with the APIs of a release."""
+    """Return the expectations on usage, with the APIs of a release."""
     return (*_of_counts(), *_of_calls(schemas), *_of_ratios())
+
+
+def errors_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
+    """Return the expectations on errors, with the APIs of a release."""
+    return (
+        counted("responses", "responses-counted"),
+        unique(
+            "errors-once",
+            (*CALLS, "error_code"),
+            "A batch counts the same errors in one row.",
+            row_condition=OF_A_BATCH,
+        ),
+        api_known(schemas),
+        expected(
+            expect.ExpectColumnValuesToNotBeInSet,
+            "error-is-one",
+            CRITICAL,
+            "Code 0 is no error, and no row counts it.",
+            "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
+            column="error_code",
+            value_set=[NO_ERROR],
+        ),
+        expected(
+            expect.ExpectColumnValuesToNotBeNull,
+            "error-has-code",
+            CRITICAL,
+            "A row names the error that it counts.",
+            "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
+            column="error_code",
+        ),
+    )
 
 
 def _of_counts() -> tuple[Expectation, ...]:

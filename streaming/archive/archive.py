@@ -1,36 +1,46 @@
-"""Writes the archive: a file for each table, day and batch. A batch that is judged again replaces its files.
+"""Writes the archive: a file for each table, day and batch.
 
-A file is named after the query (the ID that its checkpoint keeps) and the batch, so that a second query can
-write into the same folder. It appears whole: it is written under a hidden name and renamed.
+`Archive` writes the batches of the query, `CaptureArchive` the reports of a capture as `check` makes them. A
+file is named after the query (the ID that its checkpoint keeps) or the capture, and the batch, so that a
+second query can write into the same folder. A file goes through these states:
+
+| state | name | until |
+|---|---|---|
+| begun | hidden | all files of the batch are written |
+| written | its batch | the batch is judged again, the capture is read again, or a compaction merges it |
+| merged | the latest batch in it | a compaction merges it with further ones of the day |
+
+`DailyCompaction` merges the files of past days once a day, beside the query.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from expectations.judging.finding import Finding
-from streaming.archive.batch_days import BatchDays
+from streaming.archive.batch_files import SIBLINGS_KEY, BatchDays, siblings_text
 from streaming.archive.compaction import compact
-from streaming.archive.siblings import SIBLINGS_KEY, siblings_text
-from streaming.archive.table import Batch, Table, Values, instant
-from streaming.archive.tables import TABLES
-from streaming.judging.report import Report
+from streaming.archive.tables import TABLES, ArchivedBatch, ArchiveTable, Values, instant
+from streaming.judging.report import TENTH, Report
+from streaming.log import QUERY_LOG
 from streaming.user_error import UserError
 
 _DAY: Final = "day="
 ROWS: Final = 10_000
-"""Rows that are held and written together: strangers decide how many findings a batch has."""
-_TENTH: Final = 100_000_000
-"""Nanoseconds in a tenth of a second."""
+"""Rows that are in memory together: strangers decide how many findings a batch has."""
+REPORTS: Final = 32
+"""Reports that are written together."""
 
 
 class ArchiveNotWrittenError(RuntimeError):
@@ -67,12 +77,12 @@ class Archive:
     ) -> Written:
         """Write the rows of a batch of a query. Raises ArchiveNotWrittenError.
 
-        `at` is the latest capture, in nanoseconds; without it, it is taken from the reports. `findings` are
+        `at` is the time of the latest capture, in nanoseconds, by default that of the reports. `findings` are
         those that the reports do not hold; they are read once.
         """
         found = chain(findings, chain.from_iterable(report.findings for report in reports))
         at = at or _latest_capture(reports) or time.time_ns()
-        batch, days = Batch(reports, found, self._api_names, at), BatchDays(reports)
+        batch, days = ArchivedBatch(reports, found, self._api_names, at), BatchDays(reports)
         file = f"{query}-{batch_id:012}.parquet"
         with self._explained():
             if self._latest is None or batch_id <= self._latest:
@@ -107,7 +117,7 @@ class Archive:
                 f"cannot write the archive {self._folder}: {_reason(error)}"
             ) from error
 
-    def _write_files(self, batch: Batch, days: BatchDays, file: str) -> None:
+    def _write_files(self, batch: ArchivedBatch, days: BatchDays, file: str) -> None:
         """Write a file for each table and day. Each lists the folders of all."""
         with ExitStack() as stack:
             writers: dict[str, pq.ParquetWriter] = {}
@@ -124,20 +134,94 @@ class Archive:
         for folder in writers:
             self._system.move(f"{self._path}/{folder}/.{file}", f"{self._path}/{folder}/{file}")
 
-    def _writer(self, table: Table, folder: str, file: str) -> pq.ParquetWriter:
+    def _writer(self, table: ArchiveTable, folder: str, file: str) -> pq.ParquetWriter:
         """Begin a file under its hidden name."""
         self._system.create_dir(f"{self._path}/{folder}", recursive=True)
         hidden = f"{self._path}/{folder}/.{file}"
         return pq.ParquetWriter(hidden, table.schema, filesystem=self._system, compression="zstd")
 
     def _delete(self, file: str) -> None:
-        """Delete what an earlier attempt at a batch wrote, on whatever day."""
+        """Delete the files of an earlier attempt at a batch, on any day."""
         for table in TABLES:
             days = fs.FileSelector(f"{self._path}/{table.name}", allow_not_found=True)
             paths = [f"{day.path}/{file}" for day in self._system.get_file_info(days)]
             for found in self._system.get_file_info(paths):
                 if found.type is fs.FileType.File:
                     self._system.delete_file(found.path)
+
+
+class DailyCompaction:
+    """Starts a compaction, in a thread, when the first batch of a day was written and none is under way."""
+
+    def __init__(self, archive: Archive, clock: Callable[[], int] = time.time_ns) -> None:
+        """`clock` returns nanoseconds since the epoch."""
+        self._archive, self._clock = archive, clock
+        self._day = ""
+        self._thread: threading.Thread | None = None
+
+    def after_batch(self, query: str, batch_id: int, day: str) -> None:
+        """Record that a batch was written, whose latest capture was on a day such as `2026-06-21`."""
+        # Otherwise, after a capture from the future, the days until then would never be merged.
+        day = min(day, instant(self._clock()).date().isoformat())
+        if day <= self._day or (self._thread is not None and self._thread.is_alive()):
+            return
+        self._day = day
+        self._thread = threading.Thread(
+            target=self._compact, args=(query, batch_id, day), name="kipwatch-compaction", daemon=True
+        )
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Wait until the compaction under way has ended."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _compact(self, query: str, batch_id: int, day: str) -> None:
+        try:
+            count = self._archive.compact(query, before=day, below=batch_id)
+        except ArchiveNotWrittenError as error:
+            QUERY_LOG.warning("archive-not-compacted", line=str(error))
+        else:
+            QUERY_LOG.info("archive-compacted", before=day, files=count)
+
+
+class CaptureArchive:
+    """Writes the reports of one capture and then its findings. Reading it again replaces its files."""
+
+    def __init__(self, folder: str, api_names: Mapping[int, str]) -> None:
+        """Create the folder. Raises UserError if that is not possible."""
+        self._archive = Archive(folder, api_names)
+        self._name = ""
+        self._batches = self._at = 0
+        self._waiting: list[Report] = []
+
+    def begin(self, run: int) -> None:
+        """Delete the files of an earlier reading of the capture; `run` is the ID of its run."""
+        self._name = f"capture-{run:016x}"
+        try:
+            self._archive.forget(self._name)
+        except ArchiveNotWrittenError as error:
+            raise UserError(str(error)) from error
+
+    def add(self, report: Report, at: int) -> None:
+        """Add a report without its findings, which may still grow. `at` is the time of the latest capture."""
+        self._waiting.append(msgspec.structs.replace(report, findings=[]))
+        self._at = at
+        if len(self._waiting) >= REPORTS:
+            self._write()
+
+    def finish(self, findings: Sequence[Finding]) -> None:
+        """Add the findings of the whole capture, and write the last batch."""
+        self._waiting.append(Report(0, findings=list(findings)))
+        self._write()
+
+    def _write(self) -> None:
+        try:
+            self._archive.write(self._name, self._batches, self._waiting, self._at)
+        except ArchiveNotWrittenError as error:
+            raise UserError(str(error)) from error
+        self._waiting.clear()
+        self._batches += 1
 
 
 def _opened(folder: str) -> tuple[Any, str]:
@@ -148,7 +232,7 @@ def _opened(folder: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), folder.rstrip("/") or "/"
 
 
-def _by_day(table: Table, rows: Iterable[Values], days: BatchDays) -> dict[str, list[Values]]:
+def _by_day(table: ArchiveTable, rows: Iterable[Values], days: BatchDays) -> dict[str, list[Values]]:
     by_day: defaultdict[str, list[Values]] = defaultdict(list)
     for row in rows:
         by_day[days.folder(row[table.time].date().isoformat())].append(row)
@@ -156,7 +240,7 @@ def _by_day(table: Table, rows: Iterable[Values], days: BatchDays) -> dict[str, 
 
 
 def _latest_capture(reports: Iterable[Report]) -> int:
-    return max((tenth * _TENTH for report in reports for tenth in report.captured), default=0)
+    return max((tenth * TENTH for report in reports for tenth in report.captured), default=0)
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,6 @@
 """Compaction: merges the files that the batches of a past day left into one for each table and query.
 
-A merged file is named after the highest batch in it. Names alone say what to do after a crash: files of
+A merged file is named after the highest batch in it. After a crash the names alone say what to do: files of
 batches up to that one, and merged files of lower ones, are in it already. The latest batch may be judged
 again, so it is never merged. Rows that come late for a day are merged when it is compacted again.
 """
@@ -15,15 +15,23 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from streaming.archive.batch_file import MERGED, BatchFile, batch_file
-from streaming.archive.siblings import SIBLINGS_KEY, siblings_of, siblings_text
-from streaming.archive.table import Table
+from streaming.archive.batch_files import (
+    MERGED,
+    SIBLINGS_KEY,
+    BatchFile,
+    batch_file,
+    siblings_of,
+    siblings_text,
+)
+from streaming.archive.tables import ArchiveTable
 
 _ROWS: Final = 100_000
 """Rows of a row group of a merged file."""
 
 
-def compact(system: Any, root: str, tables: Iterable[Table], query: str, *, before: str, below: int) -> int:
+def compact(
+    system: Any, root: str, tables: Iterable[ArchiveTable], query: str, *, before: str, below: int
+) -> int:
     """Merge the files of a query in the folders of days before a day, such as `2026-06-21`.
 
     Only batches below a number are merged. Returns how many files were merged. Raises OSError and
@@ -38,7 +46,7 @@ def compact(system: Any, root: str, tables: Iterable[Table], query: str, *, befo
     return count
 
 
-def _compact_day(system: Any, day: str, table: Table, query: str, below: int) -> int:
+def _compact_day(system: Any, day: str, table: ArchiveTable, query: str, below: int) -> int:
     found = system.get_file_info(fs.FileSelector(day))
     # What a compaction began that was killed: the next one may have another name.
     for info in found:
@@ -64,8 +72,8 @@ def _files_of(query: str, found: Iterable[Any]) -> Iterator[BatchFile]:
             yield file
 
 
-def _merge(system: Any, day: str, table: Table, files: Sequence[BatchFile]) -> None:
-    """Write the merged file, make it visible, and then delete what is in it."""
+def _merge(system: Any, day: str, table: ArchiveTable, files: Sequence[BatchFile]) -> None:
+    """Write the merged file, make it visible, and then delete the files that were merged."""
     highest = max(file.batch for file in files)
     name = f"{files[0].query}-{MERGED}{highest:012}.parquet"
     ordered = sorted(files, key=lambda file: file.batch)

@@ -1,25 +1,37 @@
-"""The archive's tables: their columns, and the rows that the reports of a batch come to.
+"""The archive's tables: their columns, and the rows that the reports of a batch become.
 
-Those of what changes are in `change_tables.py`.
+docs/archive.md says what each column means. VERSION counts up when a column changes its meaning or goes.
+
+Four tables count: usage, errors, findings, coverage. Three record changes, each row with all that is known of
+its subject then: connections, members of groups, and what brokers advertise. When a step of a bucket has
+more changes than it may describe, one row marked `folded` counts the others.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
-from typing import Final
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
 
+from decoders.frame.record import Closing
+from expectations.conversation.bodies import NO_NODE, AdvertisedRanges, Features
+from expectations.conversation.identifier import identifier_text
 from expectations.judging.finding import Finding
-from streaming.archive.change_tables import CHANGE_TABLES
-from streaming.archive.table import EPOCH, INSTANT, Batch, Table, Values, instant, schema_of
-from streaming.judging.report import checks_of
+from expectations.report.coverage import by_verdict
+from streaming.judging.changes import BrokerShown, ConnectionChange, MemberChange, Showings, ranges_id
+from streaming.judging.report import Report, checks_of
 from streaming.judging.usage import UNCERTAIN, Usage, Use
 
+VERSION: Final = 1
+"""The version of the tables, in the metadata of each file under VERSION_KEY."""
+VERSION_KEY: Final = b"kipwatch.archive"
+INSTANT: Final = pa.timestamp("us", tz="UTC")
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN: Final = "unknown"
 _WHO: Final = (
     ("minute", INSTANT),
@@ -33,8 +45,9 @@ _WHO: Final = (
     ("api_key", pa.int16()),
     ("api_version", pa.int16()),
 )
+_TIMES: Final = ("captured_at", "first_captured_at", "last_captured_at")
 _FINDING_COLUMNS: Final = (
-    *((name, INSTANT) for name in ("captured_at", "first_captured_at", "last_captured_at")),
+    *((name, INSTANT) for name in _TIMES),
     *((name, pa.string()) for name in ("id", "rule", "kip", "section", "level", "role", "spec", "message")),
     *((name, pa.string()) for name in ("expected", "observed", "cluster", "connection", "client", "broker")),
     *((name, pa.string()) for name in ("listener", "client_id", "client_software_name")),
@@ -50,12 +63,64 @@ _FINDING_COLUMNS: Final = (
     ("evidence", pa.string()),
     ("runbook", pa.string()),
 )
-_TIMES: Final = ("captured_at", "first_captured_at", "last_captured_at")
+_RANGES: Final = pa.list_(
+    pa.struct(
+        [("api", pa.string()), ("api_key", pa.int16()), ("lowest", pa.int16()), ("highest", pa.int16())]
+    )
+)
+_FEATURES: Final = pa.list_(
+    pa.struct([("name", pa.string()), ("lowest", pa.int16()), ("highest", pa.int16())])
+)
+_WHERE: Final = (
+    ("changed_at", INSTANT),
+    ("cluster", pa.string()),
+    ("listener", pa.string()),
+    ("connection", pa.string()),
+    ("client_software_name", pa.string()),
+    ("client_software_version", pa.string()),
+    ("client_id", pa.string()),
+)
+_COUNTED: Final = (("changes", pa.int64()), ("folded", pa.bool_()))
+_CONNECTIONS, _MEMBERS, _BROKERS = range(3)
+"""The places of the kinds in `Changes.further`."""
+
+Values = dict[str, Any]
+
+
+class ArchivedBatch(NamedTuple):
+    """The source of a batch's rows. `findings` can be read once: they are not in memory together.
+
+    `at`, in nanoseconds, is the time of its latest capture, or the clock's if it has none.
+    """
+
+    reports: Sequence[Report]
+    findings: Iterable[Finding]
+    api_names: Mapping[int, str]
+    at: int
+
+
+class ArchiveTable(NamedTuple):
+    """A table: its schema, the column that decides the day of a row, and the rows of a batch."""
+
+    name: str
+    schema: pa.Schema
+    time: str
+    rows: Callable[[ArchivedBatch], Iterator[Values]]
+
+
+def schema_of(*columns: tuple[str, pa.DataType]) -> pa.Schema:
+    """Return the schema of columns, with the version of the tables in its metadata."""
+    return pa.schema(columns, metadata={VERSION_KEY: str(VERSION).encode()})
+
+
+def instant(nanoseconds: int) -> datetime:
+    """Return the time of nanoseconds since the epoch, cut to microseconds."""
+    return EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
 @dataclass(slots=True)
 class _Sums:
-    """What a row of usage adds up."""
+    """The sums of a row of usage."""
 
     requests: int = 0
     request_bytes: int = 0
@@ -78,7 +143,7 @@ def _who(use: Use, names: Mapping[int, str]) -> Values:
     }
 
 
-def _usage(batch: Batch) -> Iterator[Values]:
+def _usage(batch: ArchivedBatch) -> Iterator[Values]:
     uses: defaultdict[Use, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for report in batch.reports:
         for usage in report.usage:
@@ -98,11 +163,11 @@ def _usage(batch: Batch) -> Iterator[Values]:
 
 
 def _only_version(usage: Usage) -> int:
-    """Return the header version of requests that responses belong to, if there is one such version."""
+    """Return the header version of the requests to which responses belong, if only one is possible."""
     return next(iter(usage.requests)) if len(usage.requests) == 1 else UNCERTAIN
 
 
-def _errors(batch: Batch) -> Iterator[Values]:
+def _errors(batch: ArchivedBatch) -> Iterator[Values]:
     responses: Counter[tuple[Use, int]] = Counter()
     for report in batch.reports:
         for usage in report.usage:
@@ -112,7 +177,7 @@ def _errors(batch: Batch) -> Iterator[Values]:
         yield {**_who(use, batch.api_names), "error_code": code, "responses": count}
 
 
-def _findings(batch: Batch) -> Iterator[Values]:
+def _findings(batch: ArchivedBatch) -> Iterator[Values]:
     return map(_finding, batch.findings)
 
 
@@ -125,14 +190,136 @@ def _finding(finding: Finding) -> Values:
     return values
 
 
-def _coverage(batch: Batch) -> Iterator[Values]:
-    for rule, verdicts in checks_of(batch.reports).items():
-        for verdict, count in verdicts.items():
+def _coverage(batch: ArchivedBatch) -> Iterator[Values]:
+    for rule, rulings in checks_of(batch.reports).items():
+        for verdict, count in by_verdict(rulings).items():
             yield {"captured_at": instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
 
 
+def _connections(batch: ArchivedBatch) -> Iterator[Values]:
+    for report in batch.reports:
+        yield from map(_connection, report.changes.connections)
+    yield from _further(batch, _CONNECTIONS, "changed_at")
+
+
+def _connection(change: ConnectionChange) -> Values:
+    is_open = change.closing is Closing.NONE
+    claim, instance_id = change.software, change.instance_id
+    node_id = claim.node_id if claim else NO_NODE
+    return {
+        **_where(change),
+        "client": change.client,
+        "broker": change.server,
+        "opened_at": None if change.joined else _instant(change.opened_at),
+        "joined": change.joined,
+        "client_instance_id": None if instance_id is None else identifier_text(instance_id),
+        "uses_header_v3": change.uses_header_v3,
+        "ranges_id": change.ranges,
+        "versions_asked_at": _instant(change.asked_at),
+        "first_used_at": _instant(change.used_at),
+        "rebootstrap_at": _instant(change.rebootstrap_at),
+        "wanted_cluster_id": claim.cluster_id if claim else None,
+        "wanted_node_id": None if node_id == NO_NODE else node_id,
+        "closed_at": None if is_open else instant(change.at),
+        "closing": None if is_open else change.closing.name.lower(),
+        "closed_by_broker": None if is_open else change.closed_by_broker,
+    }
+
+
+def _groups(batch: ArchivedBatch) -> Iterator[Values]:
+    for report in batch.reports:
+        yield from map(_member, report.changes.members)
+    yield from _further(batch, _MEMBERS, "changed_at")
+
+
+def _member(change: MemberChange) -> Values:
+    return {
+        **_where(change),
+        "group_id": change.group_id,
+        "protocol": change.protocol,
+        "member_id": change.member_id,
+        "api_version": change.api_version,
+        "epoch": change.epoch,
+        "error_code": change.error_code,
+        "joined": change.has_joined,
+        "left": change.has_left,
+        "ghost": change.ghost,
+    }
+
+
+def _brokers(batch: ArchivedBatch) -> Iterator[Values]:
+    found: dict[BrokerShown, Showings] = {}
+    for report in batch.reports:
+        for shown, showings in report.changes.brokers:
+            found.setdefault(shown, Showings(0, showings.first, showings.last)).add(showings)
+    for shown, showings in found.items():
+        yield _broker(shown, showings, batch)
+    yield from _further(batch, _BROKERS, "last_seen")
+
+
+def _broker(shown: BrokerShown, showings: Showings, batch: ArchivedBatch) -> Values:
+    return {
+        "first_seen": instant(showings.first),
+        "last_seen": instant(showings.last),
+        "cluster": shown.cluster,
+        "listener": shown.listener,
+        "broker": shown.server,
+        "cluster_id": shown.cluster_id,
+        "node_id": None if shown.node_id == NO_NODE else shown.node_id,
+        "api_versions_version": shown.body_version,
+        "ranges_id": None if shown.ranges is None else ranges_id(shown.ranges),
+        "ranges": _ranges(shown.ranges, batch),
+        "supported_features": _features(shown.supported_features),
+        "finalized_features": _features(shown.finalized_features),
+        "changes": showings.count,
+        "folded": False,
+    }
+
+
+def _where(change: ConnectionChange | MemberChange) -> Values:
+    claim = change.software
+    return {
+        "changed_at": instant(change.at),
+        "cluster": change.cluster,
+        "listener": change.listener,
+        "connection": change.connection.hex(),
+        "client_software_name": claim.name if claim else None,
+        "client_software_version": claim.version if claim else None,
+        "client_id": change.client_id,
+        "changes": 1,
+        "folded": False,
+    }
+
+
+def _instant(nanoseconds: int) -> datetime | None:
+    """Return a time; None for 0, which stands for never."""
+    return instant(nanoseconds) if nanoseconds else None
+
+
+def _ranges(ranges: AdvertisedRanges | None, batch: ArchivedBatch) -> Sequence[Any] | None:
+    if ranges is None:
+        return None
+    return [
+        {"api": batch.api_names.get(key), "api_key": key, "lowest": lowest, "highest": highest}
+        for key, lowest, highest in ranges
+    ]
+
+
+def _features(features: Features | None) -> Sequence[Any] | None:
+    if features is None:
+        return None
+    return [{"name": name, "lowest": lowest, "highest": highest} for name, lowest, highest in features]
+
+
+def _further(batch: ArchivedBatch, kind: int, time: str) -> Iterator[Values]:
+    """Yield a row that counts the changes that are not described, if there are any."""
+    count = sum(report.changes.further[kind] for report in batch.reports)
+    if count:
+        yield {time: instant(batch.at), "changes": count, "folded": True}
+
+
 TABLES: Final = (
-    Table(
+    ArchiveTable(
         "usage",
         schema_of(
             *_WHO,
@@ -145,14 +332,14 @@ TABLES: Final = (
         "minute",
         _usage,
     ),
-    Table(
+    ArchiveTable(
         "errors",
         schema_of(*_WHO, ("error_code", pa.int16()), ("responses", pa.int64())),
         "minute",
         _errors,
     ),
-    Table("findings", schema_of(*_FINDING_COLUMNS), "last_captured_at", _findings),
-    Table(
+    ArchiveTable("findings", schema_of(*_FINDING_COLUMNS), "last_captured_at", _findings),
+    ArchiveTable(
         "coverage",
         schema_of(
             ("captured_at", INSTANT), ("rule", pa.string()), ("verdict", pa.string()), ("checks", pa.int64())
@@ -160,5 +347,66 @@ TABLES: Final = (
         "captured_at",
         _coverage,
     ),
-    *CHANGE_TABLES,
+    ArchiveTable(
+        "connections",
+        schema_of(
+            *_WHERE,
+            ("client", pa.string()),
+            ("broker", pa.string()),
+            ("opened_at", INSTANT),
+            ("joined", pa.bool_()),
+            ("client_instance_id", pa.string()),
+            ("uses_header_v3", pa.bool_()),
+            ("ranges_id", pa.string()),
+            ("versions_asked_at", INSTANT),
+            ("first_used_at", INSTANT),
+            ("rebootstrap_at", INSTANT),
+            ("wanted_cluster_id", pa.string()),
+            ("wanted_node_id", pa.int32()),
+            ("closed_at", INSTANT),
+            ("closing", pa.string()),
+            ("closed_by_broker", pa.bool_()),
+            *_COUNTED,
+        ),
+        "changed_at",
+        _connections,
+    ),
+    ArchiveTable(
+        "groups",
+        schema_of(
+            *_WHERE,
+            ("group_id", pa.string()),
+            ("protocol", pa.string()),
+            ("member_id", pa.string()),
+            ("api_version", pa.int16()),
+            ("epoch", pa.int32()),
+            ("error_code", pa.int16()),
+            ("joined", pa.bool_()),
+            ("left", pa.bool_()),
+            ("ghost", pa.bool_()),
+            *_COUNTED,
+        ),
+        "changed_at",
+        _groups,
+    ),
+    ArchiveTable(
+        "brokers",
+        schema_of(
+            ("first_seen", INSTANT),
+            ("last_seen", INSTANT),
+            ("cluster", pa.string()),
+            ("listener", pa.string()),
+            ("broker", pa.string()),
+            ("cluster_id", pa.string()),
+            ("node_id", pa.int32()),
+            ("api_versions_version", pa.int16()),
+            ("ranges_id", pa.string()),
+            ("ranges", _RANGES),
+            ("supported_features", _FEATURES),
+            ("finalized_features", _FEATURES),
+            *_COUNTED,
+        ),
+        "last_seen",
+        _brokers,
+    ),
 )

@@ -1,1 +1,1 @@
-"""The latest records of the frames topic against the Great Expectations suite, without Spark."""
+"""Frames topic, archive and samples of batches against the suites of Great Expectations, without Spark."""

@@ -16,14 +16,14 @@ from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
 GROUP = "kipwatch-audit"
-"""The consumer group that reads, and the beginning of the names of Spark's."""
+"""The consumer group. The names of Spark's groups begin with it."""
 PATIENCE = 10.0
 """Seconds to wait for the next response of Kafka."""
 _FIRST_BLOCKS = 2
-"""How many blocks of a partition are read at first; each further time it is twice as many."""
+"""Blocks of a partition that are read first. Each further time it is twice as many."""
 _MOST_BLOCKS = 1_024
 _MOST_READ = 100_000
-"""How many records of a partition are read at most: they may hold few frames, or be no blocks."""
+"""At most so many records of a partition are read: they may hold few frames, or be no blocks."""
 
 Placed = tuple[int, int, int, Record]
 """Partition, offset of a block, row in it, and the record there."""
@@ -33,7 +33,7 @@ PlacedBlock = tuple[int, int, str | None]
 
 @dataclass(slots=True)
 class TopicSlice:
-    """What was read of the topic: its records, and the frames in those that are blocks."""
+    """Records of the topic, and the frames in those that are blocks."""
 
     blocks: list[PlacedBlock] = field(default_factory=list)
     frames: list[Placed] = field(default_factory=list)
@@ -134,7 +134,7 @@ def _ends(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
 
 
 def _is_record(message: Message) -> bool:
-    """Whether it is a record, and not the event at the end of a partition."""
+    """Whether a message is a record, and not the event at the end of a partition."""
     error = message.error()
     if error is None:
         return True

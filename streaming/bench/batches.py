@@ -17,7 +17,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.archive.archive import Archive
-from streaming.bench.publishing import publish_blocks, publish_records
+from streaming.bench.traffic import publish_blocks, publish_records
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.judging.report import Report
@@ -28,11 +28,12 @@ from streaming.user_error import UserError
 
 BATCH_SECONDS = 600.0
 """Time without a batch after which a bench fails."""
+POLL_SECONDS = 0.25
 _EVERY_PROGRESS = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
 _COLUMNS = "key binary, value binary, topic string, partition int, offset long"
 
 
-class Batch(NamedTuple):
+class MeasuredBatch(NamedTuple):
     """The number of frames of a batch, and the seconds from trigger to commit."""
 
     frames: int
@@ -79,7 +80,7 @@ class Bench:
         take: Callable[[int, Sequence[Report]], None] | None = None,
         *,
         archives: bool = False,
-    ) -> list[Batch]:
+    ) -> list[MeasuredBatch]:
         """Run the whole query on the first `frames` of a topic; returns the batches with frames.
 
         If it `archives`, each batch is written to an archive, as `run --archive` does.
@@ -103,7 +104,7 @@ class Bench:
         reports = reports_of(self._session, configuration, connections)
         return _run_until(start_query(reports, configuration, process), frames, counted)
 
-    def bare(self, topic: str, records: int, records_per_batch: int) -> list[Batch]:
+    def bare(self, topic: str, records: int, records_per_batch: int) -> list[MeasuredBatch]:
         """Run a query that only passes the first `records` of a topic, a frame each, to Python and back."""
 
         # As a local function it is pickled by value; otherwise workers would import this module.
@@ -126,29 +127,32 @@ class Bench:
         )
 
 
-def _run_until(query: Any, frames: int, counted: Mapping[int, int] | None = None) -> list[Batch]:
+def _run_until(query: Any, frames: int, counted: Mapping[int, int] | None = None) -> list[MeasuredBatch]:
     """Wait until a query has read `frames`, stop it, and return its batches. Raises UserError.
 
     `counted` holds the frames of each batch; without it a record is a frame.
     """
-    deadline, seen = time.monotonic() + BATCH_SECONDS, 0
-    while sum(batch.frames for batch in _batches(query, counted)) < frames:
+    deadline, seen = time.monotonic() + BATCH_SECONDS, -1
+    batches: list[MeasuredBatch] = []
+    while sum(batch.frames for batch in batches) < frames:
         if not query.isActive:
             raise UserError(f"the measured query ended: {query.exception()}")
-        if len(query.recentProgress) > seen:
-            deadline, seen = time.monotonic() + BATCH_SECONDS, len(query.recentProgress)
+        # All progress is read after a batch alone: each of its items takes several calls of the JVM.
+        latest = query.lastProgress
+        if latest is not None and latest.batchId != seen:
+            deadline, seen = time.monotonic() + BATCH_SECONDS, latest.batchId
+            batches = _batches(query, counted)
         if time.monotonic() > deadline:
             raise UserError(f"the measured query has had no batch for {BATCH_SECONDS:.0f} s")
-        time.sleep(0.1)
-    batches = _batches(query, counted)
+        time.sleep(POLL_SECONDS)
     query.stop()
     return batches
 
 
-def _batches(query: Any, counted: Mapping[int, int] | None) -> list[Batch]:
+def _batches(query: Any, counted: Mapping[int, int] | None) -> list[MeasuredBatch]:
     progress = [json.loads(update.json) for update in query.recentProgress]
     return [
-        Batch(
+        MeasuredBatch(
             update["numInputRows"] if counted is None else counted[update["batchId"]],
             update["durationMs"]["triggerExecution"] / 1000,
         )

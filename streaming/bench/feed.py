@@ -5,7 +5,7 @@ writes blocks and publishes them to a real broker; the threads of its producer c
 measure is the median of processor time.
 
 The bytes are those of the feeder's topic. They are compared with a topic that has the same frames, cut as the
-feeder cuts them, one a record, as kipwatch published them before there were blocks.
+feeder cuts them, one a record.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from decoders.frame.columnar.block_writing import OPTIONS
 from decoders.frame.columnar.cutting import ColumnarCutter
 from decoders.schema.registry import default_schemas
-from decoders.wire.capture_file import read_capture
-from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.bench.publishing import publish_records
-from streaming.bench.report import report
+from decoders.wire.columnar.packets import read_batches
+from decoders.wire.pcap import read_capture
+from streaming.bench.measuring import report
+from streaming.bench.synthetic_capture import BROKER_PORT, SyntheticCapture, write_capture
+from streaming.bench.traffic import publish_records
 from streaming.bench.wire import tracked
-from streaming.bench.wire_capture import BROKER_PORT, SyntheticCapture, write_capture
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.frames_topic import FramesTopic
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FramesTopic, create_topics
 from streaming.feeder.feeder import Feeder
 from streaming.feeder.publisher import Publisher
 from streaming.settings.configuration import Configuration
@@ -45,7 +44,7 @@ _BUFFER_BYTES: Final = 1 << 29
 
 
 def measure(packets: int = PACKETS, rounds: int = ROUNDS) -> dict[str, Any]:
-    """Return microseconds of a frame in feeder and tracking, bytes of a frame in the topic, and ratios."""
+    """Measure; figures are microseconds of a frame in feeder and tracking, and its bytes in the topic."""
     tracking, feeding = [], []
     with TemporaryDirectory() as folder, EmbeddedBroker() as broker:
         path = Path(folder, "feed.pcap")

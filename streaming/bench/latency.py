@@ -16,7 +16,7 @@ from typing import Any, Final
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.bench.batches import Bench
-from streaming.bench.report import report
+from streaming.bench.measuring import report
 from streaming.bench.traffic import Traffic, captured_now
 from streaming.judging.report import Report
 
@@ -27,7 +27,7 @@ WARM_UP: Final = 30
 CONNECTIONS: Final = 500
 _TENTHS: Final = 10
 _SLICES: Final = 20
-"""How often per second frames are published."""
+"""Times a second that frames are published."""
 
 
 class Delays:

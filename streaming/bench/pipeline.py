@@ -2,7 +2,7 @@
 
 The bare query reads the same frames from a topic with one frame a record, passes every record through Python
 and drops it. Both queries read batches of the same size, in turns. The first batch of each, the warm-up, is
-left out. Queries that write the archive run in turns with others that do not, until both are steady.
+left out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.bench.batches import Batch, Bench
-from streaming.bench.report import report
+from streaming.bench.batches import Bench, MeasuredBatch
+from streaming.bench.measuring import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
 from streaming.user_error import UserError
 
@@ -32,9 +32,9 @@ class Load(NamedTuple):
     frames_per_batch: int
 
 
-FEW: Final = Load("1k", 1_000, 8_000_000, 1_000_000)
-MANY: Final = Load("50k", 50_000, 10_000_000, 500_000)
-"""Each connection has ten frames in a batch. In the first ten batches workers fill their caches."""
+FEW: Final = Load("1k", 1_000, 4_000_000, 1_000_000)
+MANY: Final = Load("50k", 50_000, 8_000_000, 500_000)
+"""Each connection has ten frames in a batch. Workers fill their caches in the first ten batches."""
 CURVE: Final = (
     Load("1k", 1_000, 300_000, 100_000),
     Load("1k", 1_000, 1_500_000, 500_000),
@@ -42,10 +42,11 @@ CURVE: Final = (
     Load("10k", 10_000, 1_500_000, 500_000),
 )
 """Further loads whose batches are timed."""
-ARCHIVE_TURNS: Final = 3
+BARE_BATCHES: Final = 2
+"""Batches of the bare query, which has no caches to fill. One frame a record takes long to publish."""
 _FULL: Final = 0.75
-"""The share of the usual batch from which on one is full. They have equally many blocks, not frames."""
-BY_CORES: Final = Load("frames", 1_000, 2_000_000, 500_000)
+"""A batch with this share of the usual frames is full. Batches have equally many blocks, not frames."""
+BY_CORES: Final = Load("frames", 1_000, 1_500_000, 500_000)
 
 
 def measure(
@@ -57,13 +58,10 @@ def measure(
     with Bench() as bench:
         for load in loads:
             bare, monitor = _beside_bare(bench, load)
-            figures[f"bare_{load.name}_frames_per_second"] = _rate(bare)
-            figures[f"monitor_{load.name}_frames_per_second"] = _rate(monitor)
+            figures[f"bare_{load.name}_frames_per_second"] = frames_per_second(bare)
+            figures[f"monitor_{load.name}_frames_per_second"] = frames_per_second(monitor)
             figures |= _batch_seconds(load, monitor)
-            ratios[f"monitor_vs_bare_{load.name}"] = _rate(monitor) / _rate(bare)
-            archiving, others = _beside_archiving(bench, load)
-            figures[f"archiving_{load.name}_frames_per_second"] = _rate(archiving)
-            ratios[f"archiving_vs_monitor_{load.name}"] = _rate(archiving) / _rate(others)
+            ratios[f"monitor_vs_bare_{load.name}"] = frames_per_second(monitor) / frames_per_second(bare)
         for load in curve:
             figures |= _batch_seconds(load, _monitor(bench, load))
     rates = {cores: _with_cores(cores, by_cores) for cores in (1, 2)}
@@ -71,39 +69,34 @@ def measure(
     return report("pipeline", figures, ratios | {"cores_1_to_2": rates[2] / rates[1]})
 
 
-def _beside_bare(bench: Bench, load: Load) -> tuple[list[Batch], list[Batch]]:
-    frames, plain = _filled(bench, load), f"{load.name}-plain"
-    records = bench.fill(plain, _traffic(load), plain=True)
+def filled(bench: Bench, load: Load) -> int:
+    """Fill the topic of a load, unless an earlier load has."""
+    if load.name not in bench.topics:
+        bench.fill(load.name, _traffic(load))
+    return bench.topics[load.name]
+
+
+def frames_per_second(batches: list[MeasuredBatch]) -> float:
+    """Return the median rate of whole batches."""
+    return statistics.median(batch.frames / batch.seconds for batch in _whole(batches))
+
+
+def _beside_bare(bench: Bench, load: Load) -> tuple[list[MeasuredBatch], list[MeasuredBatch]]:
+    frames, plain = filled(bench, load), f"{load.name}-plain"
+    records = bench.fill(plain, _traffic(_with_bare_frames(load)), plain=True)
     bare = bench.bare(plain, records, load.frames_per_batch)
     monitor = bench.monitor(load.name, frames, load.frames_per_batch)
     bare += bench.bare(plain, records, load.frames_per_batch)[1:]
     return bare, monitor
 
 
-def _beside_archiving(bench: Bench, load: Load) -> tuple[list[Batch], list[Batch]]:
-    """Run queries with an archive and without one in turns: one run of each tells nothing below a tenth.
-
-    Each is first in every other turn. Only the later half of a run counts, when workers have filled their
-    caches.
-    """
-    archiving, others = list[Batch](), list[Batch]()
-    for turn in range(ARCHIVE_TURNS):
-        for archives in (turn % 2 == 0, turn % 2 == 1):
-            run = bench.monitor(load.name, load.frames, load.frames_per_batch, archives=archives)
-            (archiving if archives else others).extend(run[len(run) // 2 :])
-    return archiving, others
+def _with_bare_frames(load: Load) -> Load:
+    return load._replace(frames=min(load.frames, BARE_BATCHES * load.frames_per_batch))
 
 
-def _monitor(bench: Bench, load: Load) -> list[Batch]:
-    _filled(bench, load)
+def _monitor(bench: Bench, load: Load) -> list[MeasuredBatch]:
+    filled(bench, load)
     return bench.monitor(load.name, load.frames, load.frames_per_batch)
-
-
-def _filled(bench: Bench, load: Load) -> int:
-    """Fill the topic of a load, unless an earlier load has."""
-    if load.name not in bench.topics:
-        bench.fill(load.name, _traffic(load))
-    return bench.topics[load.name]
 
 
 def _traffic(load: Load) -> Iterator[FrameBatch]:
@@ -112,20 +105,16 @@ def _traffic(load: Load) -> Iterator[FrameBatch]:
     return itertools.chain(traffic.opening(), *(traffic.round(number) for number in rounds))
 
 
-def _batch_seconds(load: Load, batches: list[Batch]) -> dict[str, float]:
+def _batch_seconds(load: Load, batches: list[MeasuredBatch]) -> dict[str, float]:
     name = f"batch_seconds_{load.name}_connections_{load.frames_per_batch // 1_000}k_frames"
     return {name: statistics.median(batch.seconds for batch in _whole(batches))}
 
 
-def _whole(batches: list[Batch]) -> list[Batch]:
+def _whole(batches: list[MeasuredBatch]) -> list[MeasuredBatch]:
     """Leave out the first batch, which may be larger than others, and the last one, which is rarely full."""
     later = batches[1:] or batches
     usual = statistics.median(batch.frames for batch in later)
     return [batch for batch in later if batch.frames >= _FULL * usual]
-
-
-def _rate(batches: list[Batch]) -> float:
-    return statistics.median(batch.frames / batch.seconds for batch in _whole(batches))
 
 
 def _with_cores(cores: int, load: Load) -> float:
@@ -147,4 +136,4 @@ def _with_cores(cores: int, load: Load) -> float:
 def _measure_on(sender: Connection, cores: int, load: Load) -> None:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     with Bench() as bench:
-        sender.send(_rate(_monitor(bench, load)))
+        sender.send(frames_per_second(_monitor(bench, load)))

@@ -15,19 +15,19 @@ from typing import Any, Final
 
 import msgspec
 
+from decoders.frame.columnar.joining import joined
 from decoders.schema.registry import Schemas, default_schemas
+from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
+from expectations.conversation.identifier import identifier_text
 from expectations.conversation.members import member_name
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.terms import Terms
-from streaming.bench.batches import Batch, Bench
-from streaming.bench.report import report
+from streaming.bench.batches import Bench, MeasuredBatch
+from streaming.bench.measuring import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, connection_id
 from streaming.judging.bucket_input import bucket_of
 from streaming.query.stages import BucketProcessor
-from streaming.state.bucket import Bucket
-from streaming.state.bucket_layout import pack_bucket
+from streaming.state.bucket import Bucket, pack_bucket
 
 IDLE: Final = 1_000_000
 ACTIVE: Final = 1_000
@@ -128,8 +128,11 @@ def _shift(state: ConnectionState, nanoseconds: int, random: Random) -> None:
         identity.claimed_until += nanoseconds
 
 
-def _median(batches: list[Batch], last: int) -> float:
-    """The median of the batches of active connections alone, without the first two."""
+def _median(batches: list[MeasuredBatch], last: int) -> float:
+    """Return the median of the last `last` batches, of active connections alone.
+
+    The first two of them and the very last are left out.
+    """
     return statistics.median(batch.seconds for batch in batches[-last + 2 : -1])
 
 
@@ -145,10 +148,8 @@ def _idle_by_bucket(idle: int, buckets: int) -> dict[int, list[int]]:
 def _packed_consumer(schemas: Schemas) -> bytes:
     traffic = Traffic(schemas, 1)
     said = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(5)))
-    records = [record for batch in said for record in batch.records()]
-    (window,) = windows_of(
-        schemas, [(record, Evidence.in_topic("frames", (0, 0, 0), record)) for record in records]
-    )
+    (batch,) = joined(said, 1 << 62)
+    (window,) = ColumnarWindows(schemas, bytes(8)).columns_of(Arrival.of_file(batch, "frames")).windows()
     state = open_connection(window.connection)
     Judge(schemas.api_names).judge(state, window)
     return msgspec.msgpack.encode(state)
@@ -159,4 +160,4 @@ def _consumer(schemas: Schemas) -> ConnectionState:
 
 
 def _member(random: Random) -> str:
-    return "".join(random.choices("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", k=22))
+    return identifier_text(random.randbytes(16))

@@ -3,15 +3,17 @@
 Each connection opens, negotiates, joins a group and sends a heartbeat, in waves of WAVE connections that
 speak in turns: clients do not connect at one moment, and most are done before the last have begun.
 The first storm fills the workers' caches, then follows steady traffic of all connections, then the storm that
-is measured. Steady batches have as many frames as a storm; those of a storm have fewer, since its blocks hold
-fewer, and so cut through the openings of some connections.
+is measured. Steady batches have as many frames as a storm. Batches of the storm have fewer, since its blocks
+hold fewer, and so end amid the openings of some connections.
 
-The cost of an opening is measured apart, in the step of a bucket in this process, with and without templates.
+The cost of an opening is measured apart, in the step of a bucket in this process: by the automaton, and by
+the rules alone.
 """
 
 from __future__ import annotations
 
 import itertools
+import secrets
 import statistics
 import time
 from collections.abc import Iterator
@@ -20,17 +22,16 @@ from typing import Any, Final
 from decoders.frame.columnar.joining import joined
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.columnar.arrival import Arrival
 from expectations.conversation.columnar.window_columns import WindowColumns
-from expectations.conversation.columnar.windows import ColumnarWindows
+from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
+from expectations.judging.automaton import Automaton
 from expectations.judging.judge import Judge
-from streaming.bench.batches import Batch, Bench
-from streaming.bench.report import report
+from streaming.bench.batches import Bench, MeasuredBatch
+from streaming.bench.measuring import report
 from streaming.bench.traffic import Traffic
 from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep
-from streaming.state.bucket import Bucket
-from streaming.state.bucket_layout import pack_bucket
+from streaming.state.bucket import Bucket, pack_bucket
 
 CONNECTIONS: Final = 50_000
 ROUNDS: Final = 7
@@ -42,12 +43,6 @@ STEPPED: Final = 4_000
 """Connections whose openings are stepped in this process."""
 _FIRST_RUN, _SECOND_RUN = 1, 2
 _CONNECTIONS_OF_A_BUCKET: Final = 244
-
-
-class _SeeingJudge(Judge):
-    """Judges every opening by the rules."""
-
-    sees_all = True
 
 
 def measure(connections: int = CONNECTIONS, rounds: int = ROUNDS, stepped: int = STEPPED) -> dict[str, Any]:
@@ -66,12 +61,14 @@ def measure(connections: int = CONNECTIONS, rounds: int = ROUNDS, stepped: int =
         "storm_frames_per_second": sum(batch.frames for batch in in_storm) / seconds,
         "steady_frames_per_second": statistics.median(batch.frames / batch.seconds for batch in in_peace),
     }
-    names = default_schemas().api_names
+    judge = Judge(default_schemas().api_names)
     figures = rates | {
         "connections": float(connections),
         "seconds_until_all_are_judged": seconds,
-        "opening_microseconds": _opening_microseconds(Judge(names), stepped),
-        "opening_by_rules_microseconds": _opening_microseconds(_SeeingJudge(names), stepped),
+        "opening_microseconds": _opening_microseconds(
+            judge, Automaton(judge, secrets.token_bytes()), stepped
+        ),
+        "opening_by_rules_microseconds": _opening_microseconds(judge, None, stepped),
     }
     ratio = rates["storm_frames_per_second"] / rates["steady_frames_per_second"]
     return report("storm", figures, {"storm_vs_steady": ratio})
@@ -82,11 +79,11 @@ def _storm(traffic: Traffic, connections: int) -> Iterator[FrameBatch]:
         yield from traffic.opening(begin, min(begin + WAVE, connections))
 
 
-def divided(batches: list[Batch], frames: int) -> tuple[list[Batch], list[Batch]]:
+def divided(batches: list[MeasuredBatch], frames: int) -> tuple[list[MeasuredBatch], list[MeasuredBatch]]:
     """Return the batches that hold the last `frames`, and the later half of those before.
 
-    The storm's first batch may have steady traffic, too. If most of it is that, it belongs to neither, unless
-    it is the only one.
+    The storm's first batch may have steady traffic, too. If that is most of it, the batch belongs to neither,
+    unless it is the only one.
     """
     begin = len(batches)
     while begin > 0 and sum(batch.frames for batch in batches[begin:]) < frames:
@@ -96,16 +93,16 @@ def divided(batches: list[Batch], frames: int) -> tuple[list[Batch], list[Batch]
     return batches[begin + is_mixed :], batches[begin // 2 : begin]
 
 
-def _opening_microseconds(judge: Judge, connections: int) -> float:
+def _opening_microseconds(judge: Judge, automaton: Automaton | None, connections: int) -> float:
     """Step buckets of new connections, store them, and return the cost of a connection in the second turn."""
-    step = BucketStep(judge, default_schemas().api_names)
+    step = BucketStep(judge, default_schemas().by_key, automaton=automaton)
     seconds = 0.0
     for run in (_FIRST_RUN, _SECOND_RUN):
         windows = _windows(connections, run)
         begun = time.process_time()
         for number, inside in windows.items():
             bucket = Bucket()
-            step.process_columns(number, bucket, [inside])
+            step.process(number, bucket, [inside])
             pack_bucket(bucket)
         seconds = time.process_time() - begun
     return seconds / connections * 1e6
@@ -115,6 +112,6 @@ def _windows(connections: int, run: int) -> dict[int, WindowColumns]:
     """Return the windows of each bucket as the query's first stage makes them."""
     buckets = max(1, connections // _CONNECTIONS_OF_A_BUCKET)
     (batch,) = joined(Traffic(default_schemas(), connections, run).opening(), 1 << 62)
-    columns = ColumnarWindows(default_schemas()).columns_of(Arrival.of_file(batch, ""))
+    columns = ColumnarWindows(default_schemas(), secrets.token_bytes()).columns_of(Arrival.of_file(batch, ""))
     inputs = by_bucket(columns, buckets)
     return {number: unpack_input(pack_input(each)).columns() for number, each in inputs.items()}

@@ -1,7 +1,12 @@
-"""Synthetic traffic of many connections as batches of frames, made from templates.
+"""Synthetic traffic of many connections as batches of frames, and how it is written to topics.
 
-A connection opens, requests the versions, joins a group and then fetches; in every fifth round it sends a
-heartbeat, in another one it commits. Each connection has its own address and member ID.
+The frames are made from templates. A connection opens, requests the versions, joins a group and then
+fetches; in every fifth round it sends a heartbeat, in another one it commits. Each connection has its own
+address and member ID.
+
+`publish_blocks` writes frames in blocks, as a feeder does. `publish_records` writes one frame a record, an
+envelope of fixed size and then the frame. The bare query of the pipeline bench reads those, so that its
+figures stay comparable from release to release.
 """
 
 from __future__ import annotations
@@ -9,23 +14,28 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import ipaddress
 import itertools
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+from confluent_kafka import Producer
 from numpy.typing import NDArray
 
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
-from decoders.frame.columnar.pieces import gathered
+from decoders.frame.columnar.block import headers_of
+from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record
+from decoders.memory import gathered
 from decoders.protocol import SASL_HANDSHAKE
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
+from streaming.user_error import UserError
 
 FRAMES_IN_ROUND: Final = 10
 _FIRST_CAPTURED_AT: Final = 1_790_000_000_000_000_000
@@ -37,8 +47,32 @@ _MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
 _MEMBER: Final = _MEMBER_ID.encode()
 _GROUP: Final = {"groupId": "orders-service", "memberId": _MEMBER_ID}
 _TOPIC_ID: Final = "vBxYyYy0QmO1n3Vd2mXkZQ"
+BLOCK_SECONDS: Final = 0.1
+_ENVELOPE: Final = np.dtype(
+    [
+        ("version", "V1"),
+        ("kinds", "u1"),
+        ("directions", "u1"),
+        ("pairings", "u1"),
+        ("closing", "V1"),
+        ("flags", "u1"),
+        ("run", ">u8"),
+        ("sequences", ">i8"),
+        ("captured_at", ">i8"),
+        ("paired_sequences", ">i8"),
+        ("paired_api_keys", ">i2"),
+        ("paired_api_versions", ">i2"),
+        ("positions", ">i8"),
+        ("true_lengths", ">i8"),
+        ("client", "V18"),
+        ("server", "V18"),
+        ("names", "V48"),
+        ("lengths", ">u4"),
+    ]
+)
+"""The envelope of a record. Fields that describe its frame are named like the columns of a batch."""
 
-Exchange = tuple[str, int, dict[str, Any], dict[str, Any]]
+_Exchange = tuple[str, int, dict[str, Any], dict[str, Any]]
 """API, version, request body, response body."""
 
 
@@ -88,7 +122,7 @@ class Traffic:
     def _spoken(self, templates: Sequence[Record], numbers: NDArray[np.int64], turn: int) -> FrameBatch:
         """Let each connection send its frame of one turn.
 
-        Frames are numbered as a run does, which counts those of all connections; these speak in turns.
+        Sequences count the frames of all connections, as in a feeder's run; connections speak in turns.
         """
         used = numbers % len(templates)
         sizes = np.array([len(template.frame) for template in templates])
@@ -127,7 +161,7 @@ class Traffic:
             feeder="bench",
         )
 
-    def _exchange(self, schemas: Schemas, exchange: Exchange, flags: Flag = Flag.NONE) -> list[Record]:
+    def _exchange(self, schemas: Schemas, exchange: _Exchange, flags: Flag = Flag.NONE) -> list[Record]:
         api, version, request_body, response_body = exchange
         found = schemas.api_named(api)
         assert found is not None
@@ -169,7 +203,7 @@ def captured_now(batches: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
         yield dataclasses.replace(batch, frames=frames, events=events)
 
 
-def _negotiation() -> Exchange:
+def _negotiation() -> _Exchange:
     software = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.4.0"}
     # KIP-1313 keeps SaslHandshake at version 1.
     ranges = [
@@ -179,19 +213,19 @@ def _negotiation() -> Exchange:
     return "ApiVersions", 4, software, {"apiKeys": ranges}
 
 
-def _fetch() -> Exchange:
+def _fetch() -> _Exchange:
     """A fetch of a session, whose records were cut."""
     response = {"sessionId": 7, "responses": [{"topicId": _TOPIC_ID, "partitions": [{"records": None}]}]}
     return "Fetch", 16, {"maxWaitMs": 500, "minBytes": 1, "sessionId": 7, "sessionEpoch": 9}, response
 
 
-def _heartbeat(epoch: int = 5) -> Exchange:
+def _heartbeat(epoch: int = 5) -> _Exchange:
     request = {**_GROUP, "memberEpoch": epoch, "subscribedTopicNames": None, "topicPartitions": None}
     response = {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
     return "ConsumerGroupHeartbeat", 1, request, response
 
 
-def _commit() -> Exchange:
+def _commit() -> _Exchange:
     request = [{"partitionIndex": index, "committedOffset": 1 << 40} for index in range(4)]
     response = [{"partitionIndex": index} for index in range(4)]
     group = {**_GROUP, "generationIdOrMemberEpoch": 5}
@@ -201,3 +235,86 @@ def _commit() -> Exchange:
         {**group, "topics": [{"name": "orders", "partitions": request}]},
         {"topics": [{"name": "orders", "partitions": response}]},
     )
+
+
+def publish_blocks(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) -> int:
+    """Write batches to a topic, and return the number of their records. Raises UserError."""
+    producer = _producer(bootstrap, "none")
+    partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
+    count, writer, since = 0, BlockWriter(partitions), time.monotonic()
+    for batch in batches:
+        count += _send(producer, topic, writer.add(batch))
+        if time.monotonic() - since >= BLOCK_SECONDS:
+            count, since = count + _send(producer, topic, writer.take()), time.monotonic()
+    count += _send(producer, topic, writer.take())
+    _flush(producer, topic)
+    return count
+
+
+def publish_records(bootstrap: str, topic: str, batches: Iterable[FrameBatch]) -> int:
+    """Write each frame of batches as a record, and return their number. Raises UserError."""
+    producer, count = _producer(bootstrap, "lz4"), 0
+    for batch in batches:
+        for key, value in _records(batch):
+            _produce(producer, topic, value, key=key)
+            count += 1
+    _flush(producer, topic)
+    return count
+
+
+def _send(producer: Producer, topic: str, blocks: Iterable[Block]) -> int:
+    """Send blocks, and return the number of their rows."""
+    rows = 0
+    for block in blocks:
+        _produce(producer, topic, block.value, partition=block.partition, headers=headers_of(block.rows))
+        rows += block.rows
+    return rows
+
+
+def _records(batch: FrameBatch) -> Iterator[tuple[bytes, bytes]]:
+    frames = batch.frames
+    envelopes = np.zeros(len(frames.starts), _ENVELOPE)
+    for name in _ENVELOPE.names or ():
+        if name in frames._fields:
+            envelopes[name] = getattr(frames, name)
+    envelopes["run"] = 1
+    clients = np.array([_socket(opening.client) for opening in batch.openings], "V18")
+    envelopes["client"] = clients[frames.connections]
+    packed, size, data = envelopes.tobytes(), _ENVELOPE.itemsize, batch.data.data
+    rows = zip(frames.connections.tolist(), frames.starts.tolist(), frames.lengths.tolist(), strict=True)
+    for row, (connection, start, length) in enumerate(rows):
+        envelope = packed[row * size : (row + 1) * size]
+        yield batch.openings[connection].connection, b"".join((envelope, data[start : start + length]))
+
+
+def _socket(endpoint: str) -> bytes:
+    address, _, port = endpoint.rpartition(":")
+    return ipaddress.ip_address(address.strip("[]")).packed.rjust(16, b"\0") + int(port).to_bytes(2)
+
+
+def _producer(bootstrap: str, compression: str) -> Producer:
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 200_000,
+            "compression.type": compression,
+        }
+    )
+
+
+def _produce(producer: Producer, topic: str, value: bytes, **what: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, **what)
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.1)
+        else:
+            return
+
+
+def _flush(producer: Producer, topic: str) -> None:
+    if producer.flush(60):
+        raise UserError(f"the broker of the bench did not accept all records of {topic}")

@@ -1,9 +1,8 @@
-"""How fast packets become frames, compared with dpkt, which stops at TCP, and tcpdump, which only copies.
+"""Bench: packets to frames, compared with dpkt, which stops at TCP, and tcpdump, which only copies.
 
-All three read the same synthetic capture, in turns. The measure is the median of processor time, user and
-system, because each keeps one core busy and none waits for a disk. kipwatch reassembles streams, cuts and
-pairs frames, and writes columns. dpkt parses Ethernet, IP and TCP. tcpdump copies the file to /dev/null with
-libpcap, the lower bound.
+All three read the same synthetic capture, in turns; the median counts. kipwatch reassembles streams, cuts
+and pairs frames, and writes columns. dpkt parses Ethernet, IP and TCP. tcpdump copies the file to /dev/null
+with libpcap, the lower bound.
 
 kipwatch also reads the same traffic over TLS, whose records it decrypts with a key log, and a capture of
 short connections, as clients that reconnect make them: there most of the cost is in opening and closing
@@ -20,7 +19,6 @@ import resource
 import shutil
 import statistics
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,13 +27,18 @@ from typing import Any, BinaryIO, Final, cast
 
 from decoders.schema.registry import default_schemas
 from decoders.tls.key_log import KeyLog
-from decoders.wire.capture_file import read_capture
-from decoders.wire.columnar.capture_batches import read_batches
 from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.packets import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
-from streaming.bench.report import report
-from streaming.bench.tls_capture import EncryptedCapture
-from streaming.bench.wire_capture import BROKER_PORT, ShortConnections, SyntheticCapture, write_capture
+from decoders.wire.pcap import read_capture
+from streaming.bench.measuring import in_turns, report
+from streaming.bench.synthetic_capture import (
+    BROKER_PORT,
+    EncryptedCapture,
+    ShortConnections,
+    SyntheticCapture,
+    write_capture,
+)
 from streaming.user_error import UserError
 
 PACKETS: Final = 1_200_000
@@ -62,7 +65,7 @@ def measure(packets: int = PACKETS, rounds: int = ROUNDS, long_capture: int = LO
             "libpcap": lambda: _copy(tcpdump, path),
         }
         frames = sides["kipwatch"]()
-        seconds = _in_turns(sides, rounds)
+        seconds = {name: statistics.median(taken) for name, taken in in_turns(sides, rounds).items()}
     rates = {name: written.get(name, all_packets) / taken for name, taken in seconds.items()}
     figures = {f"{name}_packets_per_second": rate for name, rate in rates.items()}
     figures |= {
@@ -87,23 +90,6 @@ def _tcpdump() -> str:
     return found
 
 
-def _in_turns(sides: dict[str, Callable[[], int]], rounds: int) -> dict[str, float]:
-    """Run all sides in turns, and return the median processor time of each in seconds."""
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, run in sides.items():
-            begin = _processor_time()
-            run()
-            seconds[name].append(_processor_time() - begin)
-    return {name: statistics.median(taken) for name, taken in seconds.items()}
-
-
-def _processor_time() -> float:
-    """Return the processor time of this process and of its finished children, in seconds."""
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
-
-
 def _frames(path: Path, secrets: str = "") -> int:
     with path.open("rb") as file:
         return sum(len(batch.frames.sequences) for batch in tracked(file, secrets))
@@ -114,7 +100,7 @@ def tracked(file: BinaryIO, secrets: str = "") -> Iterator[FrameBatch]:
     key_log = KeyLog() if secrets else None
     if key_log is not None:
         key_log.add(secrets)
-    tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1, key_log=key_log)
+    tracker = ColumnarTracker(default_schemas(), ports={BROKER_PORT}, run=1, secret=bytes(8), key_log=key_log)
     for packets in read_batches(read_capture(file)):
         yield tracker.feed(packets)
     yield tracker.finish()

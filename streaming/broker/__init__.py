@@ -1,1 +1,1 @@
-"""The embedded broker, the topics of any broker, and processes that end with their parent."""
+"""A broker of our own, the topics of any broker, and processes that end with their parent."""

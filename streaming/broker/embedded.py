@@ -1,4 +1,12 @@
-"""The embedded broker: a real Kafka broker in one KRaft process, on loopback."""
+"""The embedded broker: a real Kafka broker on loopback, one process with both roles of KRaft.
+
+It has a listener WATCHED for real clients, the only one whose traffic is captured, and INTERNAL for
+kipwatch's own clients. Its files are in a temporary folder: `server.properties` and the logging configuration
+that are written here, data, and logs, of which the request log is the reference of tests. It has started when
+a client reaches it and its log says that all listeners serve.
+"""
+
+from __future__ import annotations
 
 import base64
 import contextlib
@@ -7,6 +15,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,32 +24,28 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.broker import child_guard
-from streaming.broker.guarded_process import last_line
+from streaming.broker.child_guard import last_line
 from streaming.broker.jars import jars
 from streaming.broker.java import java
-from streaming.broker.ports import HOST, reserve
-from streaming.broker.settings import Folder, logging_properties, server_properties
+from streaming.broker.ports import HOST, Ports, reserve
 from streaming.user_error import UserError
 
-# Seconds until the broker must respond. It takes four on two idle cores, and a minute on very busy ones.
+# Seconds until the broker must respond. It takes four on two idle cores, a minute on very busy ones.
 _PATIENCE = 240.0
 
-# A small heap, the cheapest collector and compiler: the broker starts faster and uses less of the cores.
+# A small heap and the cheapest collector and compiler: the broker starts faster and takes less CPU time.
 _JVM_FLAGS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# A line of the server log, written when all listeners serve. Each of them serves a moment before.
+# The line of the server log that says that all listeners serve. Each serves a moment before it.
 _STARTED = "Kafka Server started"
 
-# How an error begins in the server log, and the line of its exception, which may follow.
+# The beginning of an error in the server log, and the line of its exception, which may follow.
 _ERROR = re.compile(r"[-0-9]+ [:,0-9]+ (?:ERROR|FATAL) ")
 _EXCEPTION = re.compile(r"[\w.$]+: (.+)")
 
 
 class EmbeddedBroker:
-    """A Kafka broker on loopback; a context manager that starts it and ends it.
-
-    Data and logs are in a temporary folder, which is removed when the broker ends.
-    """
+    """A Kafka broker on loopback. A context manager that starts it, ends it, and removes its files."""
 
     def __init__(
         self,
@@ -50,9 +55,9 @@ class EmbeddedBroker:
         *,
         auto_create_topics: bool = False,
     ) -> None:
-        """Choose the ports. A port of 0 means any free one; an advertised port of 0, the watched one.
+        """Choose the ports. 0 means any free port, and the watched one for the advertised port.
 
-        With `auto_create_topics` a topic is created when a client first uses it, as Kafka does by default.
+        With `auto_create_topics` a topic is created when a client first uses it, as is Kafka's default.
         Raises `UserError` if a port is in use.
         """
         self.ports = reserve(watched_port, internal_port)
@@ -72,16 +77,16 @@ class EmbeddedBroker:
 
     @property
     def data(self) -> Path:
-        """The folder of the topics' logs; it is removed with the broker."""
+        """The folder of the topics' logs."""
         return self._folder.data
 
     @property
     def request_log(self) -> Path:
-        """The log of the requests that WATCHED served; it is removed with the broker."""
+        """The log of the requests that WATCHED served."""
         return self._folder.request_log
 
     def __enter__(self) -> Self:
-        """Start the broker and return when it responds. Raises `UserError` if it does not."""
+        """Start the broker and wait until it responds. Raises `UserError` if it does not."""
         with contextlib.ExitStack() as undo:
             scratch = tempfile.TemporaryDirectory(prefix="kipwatch-broker-", ignore_cleanup_errors=True)
             self._folder = Folder(Path(undo.enter_context(scratch)))
@@ -115,7 +120,7 @@ class EmbeddedBroker:
             raise UserError(f"the embedded broker cannot format its storage: {last_line(done.stderr)}")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # What is read there must be of this start.
+        # A log of an earlier start would say that this one is complete.
         self._folder.server_log.unlink(missing_ok=True)
         with self._folder.output.open("wb") as output:
             return child_guard.start(self._java("kafka.Kafka", self._folder.properties), output)
@@ -134,7 +139,7 @@ class EmbeddedBroker:
         raise UserError(f"the embedded broker did not respond in {_PATIENCE:.0f} s: {self._startup_error()}")
 
     def _has_started(self) -> bool:
-        """Whether every listener serves, and not the internal one alone: another may still fail."""
+        """Whether all listeners serve. After the internal one, another may still fail."""
         return _STARTED in self._folder.server_log.read_text()
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
@@ -150,11 +155,115 @@ class EmbeddedBroker:
 
 
 def first_error(server_log: str) -> str:
-    """Return the message of the first error in a server log: that of its exception, or else its own.
+    """Return the message of the first error in a server log, "" if there is none.
 
-    The first error is the cause; later ones are its consequences. Returns "" if there is none.
+    The first error is the cause, and later ones are its consequences. Prefers the message of its exception.
     """
     lines = iter(server_log.splitlines())
     error = next((line for line in lines if _ERROR.match(line)), "")
     exception = _EXCEPTION.match(next(lines, ""))
     return exception[1] if exception else _ERROR.sub("", error)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of an embedded broker."""
+
+    root: Path
+
+    @property
+    def properties(self) -> Path:
+        return self.root / "server.properties"
+
+    @property
+    def logging(self) -> Path:
+        return self.root / "log4j2.properties"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def server_log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def request_log(self) -> Path:
+        return self.root / "requests.log"
+
+    @property
+    def output(self) -> Path:
+        """Output of the JVM itself."""
+        return self.root / "output.log"
+
+
+def server_properties(
+    ports: Ports, watched_advertised_port: int, data: Path, auto_create_topics: bool
+) -> str:
+    """Return the properties of a one-node KRaft broker.
+
+    `watched_advertised_port` is the port that WATCHED advertises: the relay's, if one stands before it.
+    """
+    return f"""\
+process.roles=broker,controller
+node.id=1
+listeners=WATCHED://{HOST}:{ports.watched},INTERNAL://{HOST}:{ports.internal},CONTROLLER://{HOST}:{ports.controller}
+advertised.listeners=WATCHED://{HOST}:{watched_advertised_port},INTERNAL://{HOST}:{ports.internal}
+listener.security.protocol.map=WATCHED:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=INTERNAL
+controller.listener.names=CONTROLLER
+controller.quorum.bootstrap.servers={HOST}:{ports.controller}
+log.dirs={data}
+auto.create.topics.enable={str(auto_create_topics).lower()}
+
+# One broker holds every replica.
+default.replication.factor=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+
+# Groups form at once and heartbeat every second, so that a short capture shows their heartbeats.
+group.initial.rebalance.delay.ms=0
+group.consumer.min.heartbeat.interval.ms=1000
+group.consumer.heartbeat.interval.ms=1000
+
+# The default, 128 MiB allocated at the start, is a quarter of the heap.
+log.cleaner.dedupe.buffer.size=4194304
+"""
+
+
+def logging_properties(server_log: Path, request_log: Path) -> str:
+    """Return the log4j2 configuration: the server's log, and every request that WATCHED served.
+
+    At DEBUG `kafka.request.logger` writes one JSON object for each completed request. Those of other
+    listeners are dropped, since the requests of feeder and Spark are many and large.
+    """
+    return f"""\
+status=error
+appender.server.type=File
+appender.server.name=server
+appender.server.fileName={server_log}
+appender.server.layout.type=PatternLayout
+appender.server.layout.pattern=%d %p %m (%c)%n
+rootLogger.level=info
+rootLogger.appenderRef.server.ref=server
+
+appender.requests.type=File
+appender.requests.name=requests
+appender.requests.fileName={request_log}
+appender.requests.layout.type=PatternLayout
+appender.requests.layout.pattern=%m%n
+appender.requests.filter.watched.type=RegexFilter
+appender.requests.filter.watched.regex=.*"listener":"WATCHED".*
+appender.requests.filter.watched.onMatch=ACCEPT
+appender.requests.filter.watched.onMismatch=DENY
+logger.requests.name=kafka.request.logger
+logger.requests.level=debug
+logger.requests.additivity=false
+logger.requests.appenderRef.requests.ref=requests
+"""

@@ -1,4 +1,4 @@
-"""Finds the Java that runs the broker, Spark and Ivy."""
+"""Finds the Java for the broker, Spark and Ivy."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def java() -> Path:
-    """Return a `java` of version 17 or newer: the one of JAVA_HOME, or else the first on PATH.
+    """Return a `java` of version 17 or newer: that of JAVA_HOME, or else the first on PATH.
 
     Raises `UserError` if there is none.
     """
@@ -39,7 +39,7 @@ def _candidates() -> list[Path]:
 
 
 def _version(command: Path) -> int | None:
-    """Return the major version that a command reports, or None if it is not a working Java."""
+    """Return the major version of a command, None if it is no working Java."""
     try:
         report = subprocess.run(
             [command, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -50,6 +50,6 @@ def _version(command: Path) -> int | None:
 
 
 def version_in(report: str) -> int | None:
-    """Return the major version in the output of `java -version`, or None if it has none."""
+    """Return the major version in the output of `java -version`, None if there is none."""
     match = _VERSION.search(report)
     return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""Free ports on loopback, and those of the embedded broker."""
+"""Free ports of loopback, and the ports of the embedded broker."""
 
 import contextlib
 import random
@@ -12,7 +12,7 @@ from streaming.user_error import UserError
 HOST = "127.0.0.1"
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _LOWEST: Final = 10_000
-"""Well-known services listen on lower ports."""
+"""Below it well-known services listen."""
 _TRIES: Final = 100
 
 
@@ -30,21 +30,21 @@ class Ports:
 
 def reserve(watched: int, internal: int) -> Ports:
     """Choose the ports of a broker; 0 means any free one. Raises `UserError` if a port is in use."""
-    # All are held until the last is known, so that they differ.
+    # Hold each port until the last is chosen, so that they differ.
     with contextlib.ExitStack() as held:
         return Ports(*(_bind(held, port) if port else _find(held) for port in (watched, internal, 0)))
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports that nobody listens on."""
+    """Return `count` different ports on which nothing listens."""
     with contextlib.ExitStack() as held:
         return [_find(held) for _ in range(count)]
 
 
 def _find(held: contextlib.ExitStack) -> int:
-    """Return a free port outside the ephemeral range, or any free port if there is none.
+    """Return a free port below the ephemeral range, or any free port if there is none.
 
-    A port of the ephemeral range may become the end of a client's connection before it is listened on.
+    The kernel may give a port of the ephemeral range to a client before we listen on it.
     """
     stable = range(_LOWEST, int(_EPHEMERAL_RANGE.read_text().split()[0]))
     for port in random.sample(stable, min(_TRIES, len(stable))):
@@ -55,7 +55,7 @@ def _find(held: contextlib.ExitStack) -> int:
 
 def _bind(held: contextlib.ExitStack, port: int) -> int:
     probe = held.enter_context(socket.socket())
-    # The broker sets it too: a port whose old connections are in TIME_WAIT is free to listen on.
+    # As the broker does: a port with old connections in TIME_WAIT is free to listen on.
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         probe.bind((HOST, port))

@@ -1,13 +1,16 @@
-"""Examining captures: the whole road from packets to findings in one process, without Kafka, Spark or Java.
+"""Examining captures: from packets to findings in one process, without Kafka, Spark or Java.
 
-The code is that of the feeder and the query. The size of the window changes no finding.
+The code is that of the feeder and the query, with one bucket for all connections. The size of the window
+changes no finding. Two judges derived from the query's also fill a `Collector` as they judge: the report of
+the fleet, and the connections that are related to a finding. The query's workers do without it.
 """
 
 from __future__ import annotations
 
 import functools
+import secrets
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,23 +23,28 @@ from decoders.frame.columnar.joining import joined
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
-from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.framing import MAX_FRAME
 from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
-from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.windows import ColumnarWindows
+from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
+from expectations.conversation.observation import Window
+from expectations.identity.claim import Claim, Identity
 from expectations.judging.finding import Finding
-from expectations.judging.identity_state import IdentityState
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import Identities, IdentityState
+from expectations.judging.judge import ConnectionState, Judge
+from expectations.judging.outcome import Outcome, merged
 from expectations.judging.terms import Terms
-from expectations.report.broker import Broker
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
-from expectations.report.usage import ClientUsage
-from streaming.check.collector import CollectingIdentityJudge, CollectingJudge, Collector
-from streaming.check.recording import FILE_SHIFT, Recording, file_position
+from expectations.report.fleet import ClientUsage, Fleet
+from expectations.report.versions import AdvertisingBroker
+from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import Rule
+from streaming.check.recording import FILE_SHIFT, Recording, Through, file_position
 from streaming.feeder.key_log_files import read_key_logs
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.identity_step import IdentityStep
@@ -44,12 +52,11 @@ from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
 
 if TYPE_CHECKING:
-    from streaming.archive.capture_archive import CaptureArchive
+    from streaming.archive.archive import CaptureArchive
+
 
 WINDOW = 250_000
-"""Records that are judged at a time: the more, the fewer observations they fold to."""
-Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
-"""What packets pass through before they are read, such as a progress bar."""
+"""Records that are judged together. More of them fold to fewer observations in all."""
 
 
 class FileRead(msgspec.Struct, frozen=True):
@@ -67,7 +74,8 @@ class Examination(msgspec.Struct):
 
     `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
     reason. `opaque` counts connections that are not Kafka. `companions` maps the id of a finding to the
-    connections, in hex, that it is about, the nearest first.
+    connections, in hex, that it is about, the nearest first. `unread` says of each file of a folder that was
+    left out why it was.
     """
 
     findings: list[Finding]
@@ -79,8 +87,9 @@ class Examination(msgspec.Struct):
     opaque: int
     clients: list[Client]
     usage: list[ClientUsage]
-    brokers: list[Broker]
+    brokers: list[AdvertisingBroker]
     companions: dict[str, list[str]]
+    unread: list[str]
 
     @property
     def frames(self) -> int:
@@ -101,6 +110,87 @@ class Examination(msgspec.Struct):
     def violates(self) -> bool:
         """Whether any finding is of level violation."""
         return any(finding.level == "violation" for finding in self.findings)
+
+
+class Companions:
+    """For each finding, the connections that showed the same identity."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules = {rule.id: rule for rule in rules if isinstance(rule, IdentityRule)}
+        self._identities: dict[str, set[Identity]] = {}
+        self._connections: dict[Identity, dict[str, int]] = {}
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Add claims. What a server showed belongs to the connection on which it first did."""
+        for claim in claims:
+            connection = (claim.connection or claim.witness).hex()
+            if connection:
+                self._identities.setdefault(connection, set()).add(claim.identity)
+                self._connections.setdefault(claim.identity, {})[connection] = claim.opened_at
+
+    def of(self, finding: Finding) -> list[str]:
+        """Return the connections of a finding, in hex, the nearest first.
+
+        The first is its own. Those it was compared with follow: first the ones opened before it, the latest
+        of them first, and then the ones opened after it.
+        """
+        rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
+        if rule is None:
+            return [finding.connection]
+        about = [finding.connection]
+        for identity in sorted(shown, key=lambda identity: (identity.kind, identity.name)):
+            if rule.judges(identity.kind):
+                opened_at = self._connections[identity]
+                connections = sorted(opened_at, key=lambda each: (opened_at[each], each))
+                own = connections.index(finding.connection)
+                about += [*reversed(connections[:own]), *connections[own:]]
+        return list(dict.fromkeys(about))
+
+
+class Collector:
+    """The fleet's report and the companions of findings, filled while a source is judged."""
+
+    def __init__(self, rules: Sequence[Rule], api_names: Mapping[int, str]) -> None:
+        self.rules = rules
+        self.fleet = Fleet(rules, api_names)
+        self.companions = Companions(rules)
+
+
+class CollectingJudge(Judge):
+    """Records in the fleet what each connection said and how it was judged."""
+
+    def __init__(self, collector: Collector, api_names: Mapping[int, str], terms: Terms) -> None:
+        super().__init__(api_names, terms)
+        self._collector = collector
+
+    def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
+        """Judge a window of one connection."""
+        outcomes = super().judge_each(state, window)
+        checks = merged(outcomes).checks
+        self._collector.fleet.record(state.conversation, window.observations, checks)
+        return outcomes
+
+
+class CollectingIdentityJudge(IdentityJudge):
+    """Records verdicts on identities in the fleet, and which connections showed which identity."""
+
+    def __init__(self, collector: Collector, api_names: Mapping[int, str], terms: Terms) -> None:
+        super().__init__(api_names, terms)
+        self._collector = collector
+
+    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
+        """Process claims."""
+        claims = list(claims)
+        self._collector.companions.add(claims)
+        return self._recorded(super().process(state, claims))
+
+    def finish(self, state: IdentityState) -> Outcome:
+        """Judge everything: no further claim will come."""
+        return self._recorded(super().finish(state))
+
+    def _recorded(self, outcome: Outcome) -> Outcome:
+        self._collector.fleet.record_shared(outcome.judged)
+        return outcome
 
 
 def records_of(
@@ -135,7 +225,7 @@ def examine(
     through: Through = iter,
     archive: CaptureArchive | None = None,
 ) -> Examination:
-    """Judge one capture: a file, plain or compressed, a folder of rotated files, or several of these.
+    """Judge one capture: a file or pipe, plain or compressed, a folder of rotated files, or several of these.
 
     Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
     not a frame's. TLS is decrypted with the secrets of `key_logs` and of the capture itself. A file that ends
@@ -145,22 +235,27 @@ def examine(
     key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()
     recording = Recording([path] if isinstance(path, Path) else path, key_log)
-    collector, tally = Collector(terms.rules, names), _Tally(recording, archive)
+    collector, tally = Collector(terms.rules, names), _FilesTally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
-    step, bucket = BucketStep(judge, names, counts_usage=archive is not None), Bucket()
+    step, bucket = BucketStep(judge, schemas.by_key, counts_usage=archive is not None), Bucket()
     identity_step, identities = (
         IdentityStep(CollectingIdentityJudge(collector, names, terms)),
         IdentityState(),
     )
     tracker = ColumnarTracker(
-        schemas, ports=frozenset(ports), run=recording.run, max_frame=max_frame, key_log=key_log
+        schemas,
+        ports=frozenset(ports),
+        run=recording.run,
+        secret=secrets.token_bytes(),
+        max_frame=max_frame,
+        key_log=key_log,
     )
     _, columnar = _columnar(schemas)
     packets = tally.noting(through(recording.batches()))
     for batch in joined(_cut_frames(schemas, tracker, packets), window):
         tally.count(batch)
-        for windows in columnar.slices_of(Arrival.of_file(batch, ""), window):
-            report = step.process(0, bucket, terms.named(windows))
+        for columns in columnar.slices_of(Arrival.of_file(batch, ""), window):
+            report = step.process(0, bucket, [terms.named(columns)])
             tally.add(report, bucket.clock)
             tally.add(identity_step.process(0, identities, report.claims), bucket.clock)
     for state in bucket.connections.values():
@@ -174,7 +269,7 @@ def examine(
 @functools.lru_cache(maxsize=1)
 def _columnar(schemas: Schemas) -> tuple[ColumnarCutter, ColumnarWindows]:
     """Build the columnar readers once: that takes longer than judging a small capture."""
-    return ColumnarCutter(schemas), ColumnarWindows(schemas)
+    return ColumnarCutter(schemas), ColumnarWindows(schemas, secrets.token_bytes())
 
 
 def _cut_frames(
@@ -187,7 +282,7 @@ def _cut_frames(
     yield cutter.cut(tracker.finish())
 
 
-class _Tally:
+class _FilesTally:
     """Adds up the reports of all windows, and counts frames and connections per file. Fills the archive."""
 
     def __init__(self, recording: Recording, archive: CaptureArchive | None) -> None:
@@ -219,9 +314,9 @@ class _Tally:
         if self._archive is not None:
             self._archive.add(report, at)
         self.findings.update({finding.id: finding for finding in report.findings})
-        for rule, verdicts in report.checks.items():
-            for verdict, count in verdicts.items():
-                self._checks[rule, verdict] = self._checks.get((rule, verdict), 0) + count
+        for rule, rulings in report.checks.items():
+            for ruling, count in rulings.items():
+                self._checks[rule, ruling] = self._checks.get((rule, ruling), 0) + count
         for reason, count in report.undecodable.items():
             self._undecodable[reason] = self._undecodable.get(reason, 0) + count
 
@@ -243,6 +338,7 @@ class _Tally:
             usage=collector.fleet.usage(),
             brokers=collector.fleet.brokers(),
             companions={finding.id: collector.companions.of(finding) for finding in findings},
+            unread=self._recording.unread,
         )
 
     def _by_file(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:

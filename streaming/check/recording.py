@@ -1,30 +1,39 @@
 """A recording: several capture files that are read as one, in the order of their first packets.
 
-Connections continue from file to file, as in a capture that was split. Packets of files that overlap in time
-are not merged: clocks of two hosts differ, and unrelated captures may contain equal sockets. The position of
-a packet also identifies its file.
+Connections continue from file to file, as in a capture that was split. Files that overlap in time are not
+merged packet by packet: clocks of two hosts differ, and unrelated captures may contain equal sockets. The
+position of a packet also identifies its file.
+
+`showing_progress` moves a bar on standard error while a long recording is read.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from streaming.feeder.capture_stream import open_file
-from streaming.feeder.folder import CaptureFolder
-from streaming.feeder.source import run_of_file
+from streaming.feeder.source import CaptureFolder, run_of_file
 
 FILE_SHIFT = 44
 """A position holds the number of the file above these bits, and the byte offset within it in them."""
+LONG = 8 * 1024 * 1024
+"""Bytes from which a capture takes long enough to read to show a bar."""
+_COMPRESSED = (".gz", ".zst")
+Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
+"""A stage that packets pass unchanged before they are read, such as a progress bar."""
 
 
 class FilePosition(NamedTuple):
-    """Where a packet is: the number of its file, and its byte offset in that."""
+    """The place of a packet: the number of its file, and its byte offset in that."""
 
     file: int
     position: int
@@ -42,11 +51,14 @@ class Recording:
     """
 
     def __init__(self, paths: Sequence[Path], key_log: KeyLog | None = None) -> None:
-        """Name files, plain or compressed, and folders of rotated ones.
+        """Name files, plain or compressed, pipes, and folders of rotated files.
 
         Raises UserError if one cannot be read or a folder holds no capture.
         """
-        named = [file for path in paths for file in (CaptureFolder(path).files if path.is_dir() else [path])]
+        folders = {path: CaptureFolder(path) for path in paths if path.is_dir()}
+        self.unread = [problem for folder in folders.values() for problem in folder.unread]
+        """Why each file of a folder that is left out is no capture, or cannot be read."""
+        named = [file for path in paths for file in (folders[path].files if path in folders else [path])]
         files = list({file.resolve(): file for file in named}.values())
         self.files = files if len(files) == 1 else sorted(files, key=_began_at)
         self.run = _run(paths)
@@ -85,3 +97,35 @@ def _run(paths: Sequence[Path]) -> int:
         return runs[0]
     digest = hashlib.blake2b(b"".join(run.to_bytes(8) for run in runs), digest_size=8)
     return int.from_bytes(digest.digest())
+
+
+def showing_progress(paths: Sequence[Path]) -> Through:
+    """Return a function that passes the batches of these files through and moves the bar."""
+    console, sizes = Console(stderr=True), _sizes(paths)
+    if not console.is_terminal or sum(sizes.values()) < LONG:
+        return iter
+    # Positions count decompressed bytes, whose total is not known in advance.
+    is_known = all(path.suffix not in _COMPRESSED for path in sizes)
+
+    def through(batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        reached: dict[int, int] = {}
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task(paths[0].name, total=sum(sizes.values()) if is_known else None)
+            for batch in batches:
+                if batch.size:
+                    file, position = file_position(int(batch.positions[0]))
+                    reached[file] = position
+                    progress.update(task, completed=sum(reached.values()))
+                yield batch
+
+    return through
+
+
+def _sizes(paths: Sequence[Path]) -> dict[Path, int]:
+    try:
+        files = [file for path in paths for file in (path.iterdir() if path.is_dir() else [path])]
+        return {file: file.stat().st_size for file in files}
+    except OSError:
+        # The error is reported when the capture is opened.
+        return {}

@@ -1,13 +1,28 @@
-"""The summary of a check: the object that `check --json` prints."""
+"""The summary of a check: the object that `check --json` prints, and the same as text.
+
+As text the most important comes last: files, clients, findings, coverage, and then the verdict.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
 
-from expectations.judging.finding import Finding
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from expectations.judging.finding import Finding, printable
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage
-from expectations.report.tables import counted
+from expectations.report.terminal import (
+    client_lines,
+    counted,
+    coverage_table,
+    findings_list,
+    times_seen,
+    verdict_line,
+)
 from streaming.check.examination import Examination, FileRead
 from streaming.settings.decisions import Decisions, SuppressionUse
 
@@ -18,7 +33,8 @@ class Summary(msgspec.Struct, frozen=True):
     `findings` are those that count; `suppressed` findings are separate, each with its suppression.
     `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds bytes
     by fate, `packets` packets by kind, `undecodable` frames by reason, `opaque` the number of connections
-    that are not Kafka. `truncated` says that a file ends inside a packet.
+    that are not Kafka. `truncated` says that a file ends inside a packet, `unread` why files of a folder were
+    left out.
     """
 
     findings: list[Finding]
@@ -35,6 +51,7 @@ class Summary(msgspec.Struct, frozen=True):
     opaque: int
     ledger: dict[str, int]
     packets: dict[str, int]
+    unread: list[str]
 
 
 def frame_counts(file: FileRead) -> str:
@@ -60,4 +77,72 @@ def summary_of(examination: Examination, decisions: Decisions) -> Summary:
         opaque=examination.opaque,
         ledger=examination.ledger,
         packets=examination.packets,
+        unread=examination.unread,
     )
+
+
+def show_summary(summary: Summary, console: Console, *, every_rule: bool) -> None:
+    """Print all but the verdict. Without `every_rule`, rules that had nothing to judge are a number."""
+    for each in summary.files:
+        found = counted(each.findings, "finding")
+        console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}, {found}", soft_wrap=True)
+    _show_ledger(summary, console)
+    for line in client_lines(summary.clients):
+        console.print(line)
+    if summary.findings:
+        console.print()
+        console.print(findings_list(summary.findings, console.width))
+    _show_suppressions(summary, console)
+    _show_coverage(summary, console, every_rule=every_rule)
+
+
+def show_verdict(summary: Summary, console: Console) -> None:
+    """Print the verdict, one line."""
+    if summary.frames:
+        line = verdict_line(summary.findings, len(summary.suppressed), summary.coverage)
+    else:
+        line = Text("nothing was judged: no Kafka frame was found", "bold red")
+    console.print(line, soft_wrap=True)
+
+
+def _show_coverage(summary: Summary, console: Console, *, every_rule: bool) -> None:
+    shown = [row for row in summary.coverage if every_rule or row.exercised or row.undecided]
+    if shown:
+        console.print()
+        console.print(coverage_table(shown, [*summary.findings, *summary.suppressed], console.width))
+    if others := len(summary.coverage) - len(shown):
+        text = f"{counted(others, 'rule')} had nothing to judge; --coverage lists all"
+        console.print(Text(text, "dim"), soft_wrap=True)
+    if summary.disabled:
+        console.print(Text(f"disabled by configuration: {', '.join(summary.disabled)}", "dim"))
+    console.print()
+
+
+def _show_suppressions(summary: Summary, console: Console) -> None:
+    if summary.suppressed:
+        console.print(f"\n[bold]suppressed findings: {len(summary.suppressed)}[/]")
+    for finding in summary.suppressed:
+        console.print(_suppressed_line(finding), soft_wrap=True)
+    for use in summary.suppressions:
+        if use.warning:
+            console.print(Text(f"warning: {printable(use.warning)}", "yellow"), soft_wrap=True)
+
+
+def _suppressed_line(finding: Finding) -> Text:
+    line = Text("  suppressed  ", "dim").append(f"{finding.rule:<31} ", "bold")
+    line.append(f"{finding.client} → {finding.listener}, {times_seen(finding)}; ", "dim")
+    return line.append(printable(str(finding.suppressed)))
+
+
+def _show_ledger(summary: Summary, console: Console) -> None:
+    for heading, counts in (("bytes", summary.ledger), ("packets", summary.packets)):
+        console.print(Text(f"{heading}: {_counted(counts)}", "dim"), soft_wrap=True)
+    if summary.opaque:
+        text = f"connections that are not Kafka: {summary.opaque}"
+        console.print(Text(text, "dim"), soft_wrap=True)
+    if summary.undecodable:
+        console.print(Text(f"frames not decoded: {_counted(summary.undecodable)}", "dim"), soft_wrap=True)
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -20,7 +20,7 @@ from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
 if TYPE_CHECKING:
-    from expectations.suites.validation import SuiteResult
+    from expectations.suites.suite import SuiteResult
 
 PASSED, FAILED = 0, 1
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="audit the tables of an archive instead of the topic",
     )
     parser.add_argument(
+        "--suite",
+        type=Path,
+        metavar="PATH",
+        help="validate the archive by policies of your own: a suite of Great Expectations, or a folder",
+    )
+    parser.add_argument(
         "--since",
         metavar="TIME",
         help="first day of the archive, such as 2026-06-21; or audit the topic from that day or time on, "
@@ -62,6 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Audit, and show the result of each expectation. Returns 1 if one does not hold."""
     configuration = configure(arguments)
+    if arguments.suite is not None and arguments.folder is None:
+        raise UserError("--suite judges the tables of an archive: name it with --archive")
     if arguments.records < 1:
         raise UserError("--records must be a number above 0")
     _refuse_range(arguments)
@@ -83,7 +91,7 @@ def _refuse_range(arguments: argparse.Namespace) -> None:
 
 
 def _moment(time: str | None) -> datetime | None:
-    """Return a time in UTC; None if there is none in the calendar."""
+    """Return a time in UTC, None if the calendar has no such time."""
     try:
         return datetime.fromisoformat(time).replace(tzinfo=UTC) if time else None
     except ValueError:
@@ -93,22 +101,22 @@ def _moment(time: str | None) -> datetime | None:
 def _audit(arguments: argparse.Namespace, configuration: Configuration) -> Sequence[SuiteResult]:
     # Great Expectations takes seconds to load.
     if arguments.folder is not None:
-        from streaming.archive.archive_audit import audit_archive  # noqa: PLC0415
-        from streaming.archive.audited_tables import Days  # noqa: PLC0415
+        from streaming.audit.audit import Days, audit_archive, policies_of  # noqa: PLC0415
 
         days = Days(arguments.since, arguments.until)
-        results = audit_archive(arguments.folder, days, load_schemas(configuration.schemas))
+        policies = policies_of(arguments.suite) if arguments.suite else []
+        results = audit_archive(arguments.folder, days, load_schemas(configuration.schemas), policies)
         if results is not None:
             return results
         _demand_spark(f"{arguments.folder} is too large for one process: name fewer days, or install Spark")
-        from streaming.large_audit.archive_range import audit_large_archive  # noqa: PLC0415
+        from streaming.large_audit import audit_large_archive  # noqa: PLC0415
 
-        return audit_large_archive(configuration, arguments.folder, days)
+        return audit_large_archive(configuration, arguments.folder, days, arguments.suite)
     if arguments.since or arguments.until:
         _demand_spark("a range of the topic is read by Spark")
-        from streaming.large_audit.topic_range import Range, audit_range  # noqa: PLC0415
+        from streaming.large_audit import PublishedRange, audit_range  # noqa: PLC0415
 
-        return audit_range(configuration, Range(_moment(arguments.since), _moment(arguments.until)))
+        return audit_range(configuration, PublishedRange(_moment(arguments.since), _moment(arguments.until)))
     from streaming.audit.audit import audit  # noqa: PLC0415
 
     topic = configuration.frames_topic
@@ -121,8 +129,7 @@ def _demand_spark(reason: str) -> None:
 
 
 def _write(results: Sequence[SuiteResult], source: str, arguments: argparse.Namespace) -> None:
-    from expectations.suites.result_junit import junit_suites  # noqa: PLC0415  # as above
-    from expectations.suites.result_page import audit_page  # noqa: PLC0415
+    from expectations.suites.results import audit_page, junit_suites  # noqa: PLC0415
     from streaming.audit.audit import audit_table  # noqa: PLC0415
 
     if arguments.junit:

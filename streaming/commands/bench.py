@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+from importlib.util import find_spec
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from streaming.garbage import make_collections_rare
+from streaming.interpreter import make_collections_rare
+from streaming.user_error import UserError
 
+ROOM = "streaming.bench"
 BENCHES = {
+    "archiving": "the whole query with an archive, compared with the same query without one",
     "check": "captures to findings, compared with tshark printing Kafka's fields",
     "decode": "frames to columns, compared with kio, the scalar reader and an empty loop",
     "feed": "the whole feeder, compared with tracking alone, and the bytes it publishes",
@@ -34,9 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, and print the report."""
+    """Measure, and print the report. Raises UserError where there are no benches: a wheel has none."""
+    if find_spec(ROOM) is None:
+        raise UserError(
+            "the benches are not installed with kipwatch: they are in streaming/bench of its sources; "
+            f"there, run make setup and .venv/bin/kipwatch bench {arguments.name}"
+        )
     make_collections_rare()
-    bench = importlib.import_module(f"streaming.bench.{arguments.name}")
+    bench = importlib.import_module(f"{ROOM}.{arguments.name}")
     measured: dict[str, Any] = bench.measure()
     if arguments.json:
         print(json.dumps(measured))

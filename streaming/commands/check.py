@@ -17,11 +17,11 @@ from expectations.report.junit import junit_report
 from expectations.rules.base.rule import Level
 from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
-from streaming.check.reading_progress import showing_progress
-from streaming.check.summary import Summary, summary_of
-from streaming.check.text import show_summary, show_verdict
-from streaming.feeder.core_dumps import forbid_core_dumps
+from streaming.check.recording import showing_progress
+from streaming.check.summary import Summary, show_summary, show_verdict, summary_of
 from streaming.feeder.key_log_files import exposed_key_logs
+from streaming.feeder.pipe import shown
+from streaming.feeder.privileges import forbid_core_dumps
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -35,7 +35,7 @@ _MOST_SEVERE_FIRST = list(Level)
 
 
 class Checked(NamedTuple):
-    """The result of a check, and what it was made of."""
+    """The result of a check, and the examination and capture that it sums up."""
 
     summary: Summary
     examination: Examination
@@ -49,13 +49,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_report_flags(parser: argparse.ArgumentParser) -> None:
-    """Define the flags that say how results are reported, and when they fail a build."""
+    """Define the flags of reports."""
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print one JSON object")
     output.add_argument("--jsonl", action="store_true", help="print one JSON object per finding")
     output.add_argument("--quiet", action="store_true", help="print only the verdict, one line")
     output.add_argument(
-        "--coverage", action="store_true", help="also list the rules that had nothing to judge"
+        "--coverage",
+        action="store_true",
+        help="also list the rules that had nothing to judge, and what they need",
     )
     parser.add_argument(
         "--junit", type=Path, metavar="FILE", help="write a JUnit report with one test case per rule"
@@ -66,6 +68,11 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write a small pcap for each finding, from which `check` makes the same finding again",
     )
+    add_failing_flags(parser)
+
+
+def add_failing_flags(parser: argparse.ArgumentParser) -> None:
+    """Define the flag that says what fails a build."""
     parser.add_argument(
         "--fail-on",
         choices=[*map(str, Level), NEVER],
@@ -75,9 +82,13 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_capture_flags(parser: argparse.ArgumentParser) -> None:
-    """Define the arguments that name captures and say how to read them."""
+    """Define the arguments that name captures, and the flags of reading them."""
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a capture, or a folder of rotated ones"
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="a capture, a folder of rotated ones, or - for standard input",
     )
     parser.add_argument(
         "--ports",
@@ -88,9 +99,9 @@ def add_capture_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def key_logs_of(configuration: Configuration) -> list[Path]:
-    """Return the key logs. Warns of each that every user can read, and keeps secrets from core dumps.
+    """Return the key logs, with a warning for each that every user can read. Forbids core dumps.
 
-    A capture may bring secrets along (pcapng), and passwords, so dumps are forbidden without a key log, too.
+    Dumps are forbidden without a key log, too: a capture may contain secrets (pcapng), and passwords.
     """
     forbid_core_dumps()
     paths = [Path(name) for name in configuration.tls_keylog]
@@ -103,8 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge all files as one capture. Returns 2 if a file is incomplete, 1 if there are failing findings."""
     checked = check(arguments)
     summary = checked.summary
-    failing = [found for found in summary.findings if _fails(found, arguments.fail_on)]
-    # Files first: whoever reads what is printed may have gone.
+    failing = [found for found in summary.findings if fails(found, arguments.fail_on)]
+    # Write files first: the reader of standard output may have gone.
     if arguments.junit:
         _write_junit(arguments.junit, summary, failing)
     if arguments.evidence:
@@ -150,7 +161,7 @@ def check(arguments: argparse.Namespace) -> Checked:
     archive = None
     if folder:
         # Tables of Parquet load pandas, which takes a second.
-        from streaming.archive.capture_archive import CaptureArchive  # noqa: PLC0415
+        from streaming.archive.archive import CaptureArchive  # noqa: PLC0415
 
         archive = CaptureArchive(folder, schemas.api_names)
     examination = capture.examine(showing_progress(capture.paths), archive)
@@ -164,7 +175,15 @@ def _print(summary: Summary, arguments: argparse.Namespace) -> None:
         for finding in (*summary.findings, *summary.suppressed):
             sys.stdout.write(msgspec.json.encode(finding).decode() + "\n")
     elif not arguments.quiet:
-        show_summary(summary, Console(highlight=False), every_rule=arguments.coverage)
+        console = Console(highlight=False)
+        show_summary(summary, console, every_rule=arguments.coverage)
+        if arguments.coverage:
+            # Kafka's client, which the probe's settings need, takes a tenth of a second to load.
+            from streaming.probe.exercise import unexercised  # noqa: PLC0415
+
+            for line in unexercised(summary.coverage):
+                console.print(line, style="dim", markup=False)
+            console.print()
         return
     for use in summary.suppressions:
         if use.warning:
@@ -175,7 +194,8 @@ def _severity_rank(level: str) -> int:
     return _MOST_SEVERE_FIRST.index(Level(level))
 
 
-def _fails(finding: Finding, least: str) -> bool:
+def fails(finding: Finding, least: str) -> bool:
+    """Whether a finding has the least level that fails a build, or a more severe one."""
     return least != NEVER and _severity_rank(finding.level) <= _severity_rank(least)
 
 
@@ -186,7 +206,7 @@ def _write_junit(path: Path, summary: Summary, failing: Sequence[Finding]) -> No
 
 
 def now() -> str:
-    """Return the present time as JUnit reports name it: ISO 8601 in UTC, without a time zone."""
+    """Return the present time in the form of JUnit: ISO 8601 in UTC, without a time zone."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -205,15 +225,17 @@ def _write_evidence(folder: Path, checked: Checked) -> None:
 
 
 def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
-    """Yield why the check is incomplete. In a folder, some files may hold no frames."""
+    """Yield the reasons why the check is incomplete. In a folder, some files may hold no frames."""
+    for problem in summary.unread:
+        yield f"{problem}; all other files were judged"
     empty = {path for path in named if not path.is_dir()} if summary.frames else set(named)
     empty -= {Path(each.file) for each in summary.files if each.frames}
     has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):
         if has_packets:
-            yield f"{path}: it holds no Kafka frame; check the file and --ports"
+            yield f"{shown(path)}: it holds no Kafka frame; check the file and --ports"
         else:
-            yield f"{path} is empty: it holds no packet"
+            yield f"{shown(path)} is empty: it holds no packet"
     for each in summary.files:
         if each.truncated and Path(each.file) not in empty:
-            yield f"{each.file} ends inside a packet; all complete packets were read"
+            yield f"{shown(Path(each.file))} ends inside a packet; all complete packets were read"

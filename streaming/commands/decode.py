@@ -17,14 +17,20 @@ from expectations.conversation.identifier import identifier_bytes
 from streaming.check.examination import records_of
 from streaming.commands.check import key_logs_of, parse_ports
 from streaming.feeder.key_log_files import read_key_logs
+from streaming.feeder.pipe import shown
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.release import load_schemas
 from streaming.transcript.account import accounts
-from streaming.transcript.client import ConnectedClient, ConnectedClients
-from streaming.transcript.following import Followed, connections_of
-from streaming.transcript.frame import DecodedFrame, decode_frame
-from streaming.transcript.secrets import hide_secrets
+from streaming.transcript.frame import (
+    ConnectedClient,
+    ConnectedClients,
+    DecodedFrame,
+    Followed,
+    connections_of,
+    decode_frame,
+    hide_secrets,
+)
 from streaming.transcript.text import event_line, frame_lines
 from streaming.user_error import UserError, did_you_mean
 
@@ -34,7 +40,12 @@ Entry = tuple[Record, ConnectedClient, DecodedFrame | None]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Define the flags."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="a capture, or a folder of rotated ones")
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="a capture, a folder of rotated ones, or - for standard input",
+    )
     parser.add_argument(
         "--ports",
         default="",
@@ -80,7 +91,7 @@ class _Capture(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Print frames or byte accounts. Raises UserError if frames are wanted and the capture has none."""
-    # The configured ports are those of the live capture, not of this file.
+    # Configured ports are those of the live capture, not of this file.
     configuration = configure(argparse.Namespace(**{**vars(arguments), "ports": None}))
     schemas = load_schemas(configuration.schemas)
     if arguments.show_secrets:
@@ -117,7 +128,7 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, capture: _Capt
                 hide_secrets(schemas, entry[2])
             write(entry)
     if not found:
-        raise UserError(f"{arguments.file}: it holds no Kafka frame; check the file and --ports")
+        raise UserError(f"{shown(arguments.file)}: it holds no Kafka frame; check the file and --ports")
 
 
 def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:
@@ -130,7 +141,7 @@ def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:
 
 
 def _followed(arguments: argparse.Namespace) -> list[Followed]:
-    """Return what is followed. Raises UserError for an ID that is no UUID."""
+    """Return the identifiers to follow. Raises UserError for an ID that is no UUID."""
     followed = []
     if arguments.instance_id is not None:
         identifier = identifier_bytes(arguments.instance_id)
@@ -145,7 +156,7 @@ def _followed(arguments: argparse.Namespace) -> list[Followed]:
 
 
 def _connections(arguments: argparse.Namespace, schemas: Schemas, capture: _Capture) -> set[str] | None:
-    """Read the capture for the connections that show what is followed, None if nothing is."""
+    """Find the connections that show what is followed; None if nothing is followed."""
     followed = _followed(arguments)
     if not followed:
         return None
@@ -153,14 +164,14 @@ def _connections(arguments: argparse.Namespace, schemas: Schemas, capture: _Capt
 
 
 def _chooses_frames(arguments: argparse.Namespace) -> bool:
-    """Whether frames are chosen, so that the beginning and end of their connections are not shown."""
+    """Whether flags choose frames. Beginnings and ends of connections are hidden then."""
     return bool(arguments.api or arguments.kind or arguments.client_id is not None)
 
 
 def _filter(
     arguments: argparse.Namespace, schemas: Schemas, connections: set[str] | None
 ) -> Callable[[Entry], bool]:
-    """Return whether a record is to be shown; `connections` are those that are followed, None for all."""
+    """Whether to show a record. `connections` are the followed ones, None for all."""
     wanted = {"api_key": _api_key(schemas, arguments.api), "kind": arguments.kind}
     given = {name: value for name, value in wanted.items() if value is not None}
     client_id = arguments.client_id

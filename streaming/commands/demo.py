@@ -18,10 +18,11 @@ from rich.console import Console
 
 from streaming.broker.java import java
 from streaming.broker.ports import HOST, free_ports
-from streaming.observe.observers import add_observe_flag, observed
+from streaming.interpreter import interrupt_held
+from streaming.observe import add_observe_flag, observed
+from streaming.settings.confidential import open_private
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
-from streaming.settings.private_file import open_private
 from streaming.user_error import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 FOUND, NOT_FOUND = 0, 1
 KEPT = "still running, until Ctrl-C; findings of your own clients are shown here as they come"
+REST = "every finding, and how often each rule judged, from the recorded capture"
 LOADING = "loading kipwatch; the first run of a version compiles for a minute"
 
 
@@ -70,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="kipwatch-demo-") as folder:
-        # Temporary files of all processes are removed with the folder.
+        # All processes keep their temporary files in the folder, and so remove them with it.
         os.environ["TMPDIR"] = folder
         return _run_in(Path(folder), arguments, configuration, judging)
 
@@ -79,10 +81,11 @@ def _run_in(
     folder: Path, arguments: argparse.Namespace, configuration: Configuration, judging: list[str]
 ) -> int:
     Console(highlight=False).print(LOADING)
-    from streaming.demo.demo import Demo  # noqa: PLC0415  # only when Java is found
-    from streaming.demo.road import Road  # noqa: PLC0415
-    from streaming.demo.screen import Screen  # noqa: PLC0415
-    from streaming.feeder.capture import can_capture  # noqa: PLC0415
+    with interrupt_held():
+        from streaming.demo.demo import Demo  # noqa: PLC0415  # only when Java is found
+        from streaming.demo.road import Road  # noqa: PLC0415
+        from streaming.demo.screen import Screen  # noqa: PLC0415
+        from streaming.feeder.capture import can_capture  # noqa: PLC0415
 
     captured = can_capture() and not arguments.relay
     if arguments.tls and not captured:
@@ -99,7 +102,7 @@ def _run_in(
             screen.addresses("everything is started, at free ports of this machine:", addresses)
             try:
                 succeeded = _play(demo, arguments, keep)
-                screen.say(f"the recorded capture is saved: try `{_keep(road, arguments.recording)}`")
+                screen.say(f"{REST}: `{_keep(road, arguments.recording)}`")
                 if keep:
                     screen.addresses(KEPT, addresses)
                     demo.watch()
@@ -130,7 +133,7 @@ def _with_recording(error: UserError, demo: Demo, road: Road, wanted: Path) -> U
 
 
 def with_free_ports(configuration: Configuration, flags: argparse.Namespace) -> Configuration:
-    """Replace the default addresses of the metrics pages, unless a flag names one: they may be in use."""
+    """Replace default addresses of the metrics pages, which may be in use, by free ports."""
     names = ("metrics_address", "feeder_metrics_address")
     defaults = Configuration()
     chosen = {
@@ -155,6 +158,7 @@ def _addresses(road: Road, configuration: Configuration, observers: Mapping[str,
     if findings != Configuration().findings_topic:
         reading += ["--findings-topic", findings]
     return {
+        "page": f"http://{configuration.metrics_address}/ what is violated, and by whom",
         "watched broker": f"{road.watched} for clients of yours; a topic is created when it is first used",
         "front": f"{host}:{port} the same broker with KIP-1313, which no released broker has",
         "internal listener": f"{road.internal} the same broker, not watched; topics {frames} and {findings}",
@@ -166,7 +170,7 @@ def _addresses(road: Road, configuration: Configuration, observers: Mapping[str,
 
 
 def own_command() -> list[str]:
-    """Return how this program was called, for command lines that a user copies."""
+    """Return the start of command lines for the user to copy: how this program was called."""
     called = Path(sys.argv[0])
     return [str(called)] if called.name == "kipwatch" else [sys.executable, "-m", "kipwatch"]
 

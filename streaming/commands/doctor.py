@@ -6,11 +6,12 @@ import argparse
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
+from confluent_kafka.admin import AclOperation
 from rich.console import Console
 from rich.markup import escape
 
@@ -18,16 +19,18 @@ from streaming.broker.jars import jars
 from streaming.broker.java import java
 from streaming.commands import feed
 from streaming.commands import run as run_command
-from streaming.doctor.diagnosis import Diagnosis, Verdict, examine
-from streaming.doctor.examination import examination
+from streaming.doctor.diagnosis import Answer, Diagnosis, examine
+from streaming.doctor.kafka import KafkaDoctor, TopicUse, findings_use, frames_use, quarantine_use
+from streaming.doctor.machine import capture_right, checkpoint, clock, feeder_user, interface, watched_ports
 from streaming.feeder.capture import can_capture
 from streaming.settings.configuration import Configuration, configure
+from streaming.settings.kafka_client import jvm_options
 from streaming.user_error import UserError
 
 _OF_FEEDER = {*feed.SETTINGS, "exclude"} - {*run_command.SETTINGS, "ports"}
 """Settings that only the feeder reads. The query reads `ports` to know what is watched."""
 _OF_QUERY = {*run_command.SETTINGS} - {*feed.SETTINGS}
-_COLOURS = {Verdict.YES: "green", Verdict.NOTE: "cyan", Verdict.NO: "yellow"}
+_COLOURS = {Answer.YES: "green", Answer.NOTE: "cyan", Answer.NO: "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Probe this machine, or what a configuration needs; returns 0 if all requirements are met."""
+    """Examine this machine, or what a configuration needs. Returns 0 if all requirements are met."""
     console = Console(highlight=False)
     if arguments.config:
         return _examine(console, arguments)
@@ -60,9 +63,65 @@ def _examine(console: Console, arguments: argparse.Namespace) -> int:
     found = examination(configuration, feeder=feeder, query=query)
     if query:
         found = chain([examine("bootstrap", lambda: _unwatched(configuration))], found)
-    # Every line is shown, also after a failure.
+    # A list, so that every line is shown, also after a failure.
     are_met = [_show(console, each) for each in found]
     return 0 if all(are_met) else 1
+
+
+def examination(configuration: Configuration, *, feeder: bool, query: bool) -> Iterator[Diagnosis]:
+    """Examine what feeder or query need of a configuration, in order.
+
+    Yields each diagnosis as soon as it is known: capturing takes some seconds, and Kafka may take some.
+    """
+    if query:
+        yield from _for_query(configuration)
+    yield clock()
+    if feeder:
+        yield from _for_feeder(configuration)
+    yield from _of_kafka(configuration, feeder=feeder, query=query)
+
+
+def _for_query(configuration: Configuration) -> Iterator[Diagnosis]:
+    yield examine("Java", lambda: str(java()))
+    yield examine("jars", lambda: f"{len(jars('connector'))} in the cache")
+    yield examine("Spark's login to Kafka", lambda: _login_of_spark(configuration))
+    yield checkpoint(configuration)
+
+
+def _login_of_spark(configuration: Configuration) -> str:
+    protocol = jvm_options(configuration.bootstrap, configuration.kafka).get("kafka.security.protocol")
+    return f"by {protocol or 'PLAINTEXT'}"
+
+
+def _for_feeder(configuration: Configuration) -> Iterator[Diagnosis]:
+    if configuration.user:
+        yield feeder_user(configuration.user)
+    found = [capture_right(), *map(interface, configuration.interface)]
+    yield from found
+    if all(each.answer is Answer.YES for each in found):
+        yield from watched_ports(configuration)
+
+
+def _of_kafka(configuration: Configuration, *, feeder: bool, query: bool) -> Iterator[Diagnosis]:
+    try:
+        kafka = KafkaDoctor(configuration)
+    except UserError as error:
+        yield Diagnosis(Answer.NO, "Kafka", str(error))
+        return
+    reached = kafka.reach()
+    yield reached
+    if reached.answer is not Answer.NO:
+        for use in _uses(configuration, feeder=feeder, query=query):
+            yield from kafka.topic(use)
+
+
+def _uses(configuration: Configuration, *, feeder: bool, query: bool) -> Iterator[TopicUse]:
+    if feeder:
+        yield frames_use(configuration, AclOperation.WRITE)
+    if query:
+        yield frames_use(configuration, AclOperation.READ)
+        yield findings_use(configuration)
+        yield quarantine_use(configuration)
 
 
 def _unwatched(configuration: Configuration) -> str:
@@ -71,7 +130,7 @@ def _unwatched(configuration: Configuration) -> str:
 
 
 def _processes(config: Path) -> tuple[bool, bool]:
-    """Return whether a file is for the feeder, and for the query: for both if it has no setting of either."""
+    """Return whether a file is for the feeder and for the query; for both if it has no setting of either."""
     settings = tomllib.loads(config.read_text()).keys()
     feeder = bool(settings & _OF_FEEDER)
     query = bool(settings & _OF_QUERY)
@@ -79,10 +138,10 @@ def _processes(config: Path) -> tuple[bool, bool]:
 
 
 def _show(console: Console, found: Diagnosis) -> bool:
-    """Print a line; returns whether it is no failure."""
-    coloured = f"[{_COLOURS[found.verdict]}]{found.verdict:<4}[/]"
+    """Print a line. Returns whether it is no failure."""
+    coloured = f"[{_COLOURS[found.answer]}]{found.answer:<4}[/]"
     console.print(f"{coloured} {escape(found.name)}: {escape(found.detail)}", soft_wrap=True)
-    return found.verdict is not Verdict.NO
+    return found.answer is not Answer.NO
 
 
 def _python() -> str:

@@ -12,20 +12,19 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from decoders.wire.columnar.packets import PacketBatch
-from streaming.broker.frames_topic import FramesTopic
+from streaming.broker.topics import FramesTopic
 from streaming.feeder.capture import CaptureError, InterfaceCapture
-from streaming.feeder.core_dumps import forbid_core_dumps
+from streaming.feeder.capture_stream import follow_pipe
 from streaming.feeder.feeder import Batches, Feeder, open_save
-from streaming.feeder.folder import follow
 from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, read_key_logs
 from streaming.feeder.outlet import DryRun
-from streaming.feeder.own_traffic import OwnTraffic
-from streaming.feeder.ports_of_file import nothing_published
-from streaming.feeder.privileges import become
+from streaming.feeder.pipe import is_pipe
+from streaming.feeder.port_watch import nothing_published
+from streaming.feeder.privileges import become, forbid_core_dumps
 from streaming.feeder.publisher import CLIENT_ID, Publisher
-from streaming.feeder.source import open_capture, run_of_file
-from streaming.feeder.standard_input import standard_input
-from streaming.garbage import make_collections_rare
+from streaming.feeder.source import follow, open_capture, run_of_file
+from streaming.feeder.unwatched_traffic import OwnTraffic
+from streaming.interpreter import make_collections_rare
 from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.address import host_and_port
@@ -53,16 +52,16 @@ SETTINGS = (
     "log_level",
 )
 POLL_SECONDS = 0.05
-"""How long the feeder waits for packets at a time: no longer than frames may wait for their block."""
+"""The longest single wait for packets: frames may not wait longer for their block."""
 TOPIC_SECONDS = 3.0
-"""How long the feeder waits at its start for Kafka to say whether the frames topic exists."""
+"""How long the feeder waits at its start until it is known whether the frames topic exists."""
 MEBIBYTE = 1024 * 1024
 
 
 class PacketSource(NamedTuple):
-    """The packets to feed, the ID of the run, and the capture if they are live.
+    """The packets to feed, the run ID, and the capture if they are live.
 
-    `batches` reads the packets, and calls a function again and again while it waits for some.
+    `batches` reads packets. It calls its argument again and again while it waits for some.
     """
 
     batches: Callable[[Callable[[], None]], Batches]
@@ -76,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "source",
         nargs="?",
         metavar="FILE",
-        help="a capture file, a folder to follow, or - for standard input (default: capture live)",
+        help="a capture file, a folder to follow, a pipe, or - for standard input (default: capture live)",
     )
     parser.add_argument(
         "--save",
@@ -127,9 +126,9 @@ def _is_source(path: Path, source: str | None) -> bool:
 
 
 def _key_logs(stack: ExitStack, configuration: Configuration, source: str | None) -> FollowedKeyLogs | None:
-    """Open the key logs, None if a live capture has none, and keep secrets from core dumps.
+    """Open the key logs and forbid core dumps. None if a live capture has no key log.
 
-    Those of a capture file are read to their ends, and not followed. Raises UserError if one is missing.
+    Key logs of a capture file are read once and not followed. Raises UserError if one of these is missing.
     """
     paths = [Path(name) for name in configuration.tls_keylog]
     if source is None and not paths:
@@ -166,9 +165,9 @@ def _open(
         capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes, excluded)
         entered = stack.enter_context(capture)
         return PacketSource(lambda _: _polls(entered), time.time_ns(), capture)
-    if name == "-":
-        return PacketSource(lambda idle: standard_input(stopping.is_set, idle, key_log), time.time_ns())
     path = Path(name)
+    if is_pipe(path):
+        return PacketSource(lambda idle: follow_pipe(path, stopping.is_set, idle, key_log), time.time_ns())
     if path.is_dir():
         return PacketSource(lambda _: follow(path, key_log), run_of_file(path))
     opened = stack.enter_context(open_capture(path, key_log))
@@ -196,9 +195,9 @@ def _feed(
         stack.enter_context(closing(_serve(configuration, feeder)))
     become(configuration.user)
     if key_logs:
-        # Once more: the switch of the user allows dumps again.
+        # Again, because the change of the user permits dumps.
         forbid_core_dumps()
-    # After the switch of the user: librdkafka connects at once, and must not do so as root.
+    # After the change of the user: librdkafka connects at once, and must not do so as root.
     mark = own.mark.settings if own else {}
     outlet = DryRun() if dry else _publisher(configuration, feeder, mark)
     feeder.run(source.batches(feeder.idle), outlet)
@@ -234,6 +233,7 @@ def _publisher(configuration: Configuration, feeder: Feeder, mark: Mapping[str, 
         feeder.waits,
         topic=topic,
         block_seconds=configuration.block_milliseconds / 1000,
+        schemas=feeder.schemas.digest,
     )
 
 

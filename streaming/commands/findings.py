@@ -9,7 +9,7 @@ from typing import NoReturn
 import msgspec
 from rich.console import Console
 
-from expectations.report.tables import finding_line
+from expectations.report.terminal import finding_line
 from streaming.settings.configuration import add_flags, configure
 
 POLL_SECONDS = 1.0
@@ -22,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:
-    """Print each finding of the topic once, those that are there and those that come, until interrupted."""
-    from streaming.broker.findings_topic import FindingsTopic  # noqa: PLC0415  # loads Kafka's client
+    """Print each finding of the topic once, also those to come, until interrupted."""
+    from streaming.broker.topics import FindingsTopic  # noqa: PLC0415  # loads Kafka's client
 
     configuration = configure(arguments)
     console = Console(highlight=False)

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from streaming.broker.cluster import ask_cluster
 from streaming.settings.address import bootstrap_addresses
+from streaming.settings.confidential import open_private
 from streaming.settings.configuration import add_flags, configure
-from streaming.settings.private_file import open_private
-from streaming.starter.addresses import address_towards, interfaces_with, resolved
-from streaming.starter.files import feeder_file, query_file
-from streaming.starter.plan import Plan, plan
+from streaming.starter import Plan, address_towards, feeder_file, interfaces_with, plan, query_file, resolved
 from streaming.user_error import UserError
 
 FEEDER, QUERY = "feeder.toml", "query.toml"
@@ -35,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     bootstrap, kafka = configuration.bootstrap, configuration.kafka
     chosen = plan(bootstrap, ask_cluster(bootstrap, kafka), resolved)
     interfaces = interfaces_with(chosen.addresses)
-    # To exclude the host of a broker would be to watch nothing there.
+    # Excluding the host of a broker would hide all of its traffic.
     own = None if interfaces else address_towards(*bootstrap_addresses(bootstrap)[0])
     texts = (
         feeder_file(chosen, kafka, interfaces, own),

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
+from streaming.interpreter import interrupt_held
 from streaming.user_error import UserError, did_you_mean
 
 COMMANDS = {
@@ -20,6 +21,7 @@ COMMANDS = {
     "check": "judge captures without Spark or Java",
     "decode": "show every frame of a capture",
     "record": "run a command behind relays, save its traffic to a file and check it",
+    "probe": "ask a broker under test for each duty of a broker, and judge how it responds",
     "init": "write the configuration for a cluster of your own",
     "feed": "capture packets and publish frames to Kafka",
     "run": "run the streaming query: decode, judge, publish findings and metrics",
@@ -27,7 +29,8 @@ COMMANDS = {
     "report": "show client software by rule, what brokers advertise, and who breaks on an upgrade",
     "rules": "list the rules, or explain one",
     "audit": "validate the frames topic with its Great Expectations suite",
-    "schemas": "list Kafka's message schemas, compare two releases, or read those of a kafka-clients jar",
+    "schemas": "list Kafka's message schemas, compare releases, check a draft, or read a kafka-clients jar",
+    "draft": "show what a draft of messages changes, its frames, and whom it touches in captures",
     "bench": "measure a part of kipwatch, compared with other tools where possible",
     "doctor": "show what this machine, or a configuration, can do and what is missing",
     "prepare": "fetch jars and compile, so that a first start needs no network",
@@ -35,7 +38,7 @@ COMMANDS = {
 }
 _SPARK, _EXPECTATIONS = {"run": "pyspark"}, {"audit": "great_expectations"}
 EXTRAS = {"run": _SPARK, "demo": _SPARK | _EXPECTATIONS, "audit": _EXPECTATIONS}
-"""The extras that a command needs, each with the package by which it is recognized."""
+"""The extras that commands need, each with a package that shows whether it is installed."""
 MISUSE = 2
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
@@ -64,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         status = _run(given)
-        # At its own end the interpreter would print a traceback if the reader has closed the pipe.
+        # If the reader has closed the pipe, the flush at the end of the interpreter would print a traceback.
         sys.stdout.flush()
         return status
     except UserError as error:
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has closed the pipe, as `| head` does: no error.
+        # The reader of our output has closed the pipe, as `| head` does, which is no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -92,7 +95,8 @@ def _run(given: list[str]) -> int:
     extras = EXTRAS.get(name, {})
     if any(importlib.util.find_spec(package) is None for package in extras.values()):
         raise UserError(f"`kipwatch {name}` needs more packages: pip install 'kipwatch[{','.join(extras)}]'")
-    command = importlib.import_module(f"streaming.commands.{name}")
+    with interrupt_held():
+        command = importlib.import_module(f"streaming.commands.{name}")
     parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)
     command.add_arguments(parser)
     status: int = command.run(parser.parse_args(rest))

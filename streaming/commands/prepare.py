@@ -6,13 +6,19 @@ import argparse
 from functools import partial
 from importlib.util import find_spec
 
+from expectations.conversation.columnar.window_columns import WindowColumns
+from expectations.judging.automaton import Automaton
+from expectations.judging.judge import Judge
 from streaming.broker.jars import jars
 from streaming.feeder.feeder import Feeder
+from streaming.judging.bucket_input import BucketInput, PackedWindows, pack_input, unpack_input
+from streaming.judging.bucket_step import BucketStep
 from streaming.settings.configuration import Configuration
+from streaming.state.bucket import Bucket
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has no flags."""
+    """Define no flags."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,4 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
         "kipwatch: compiling into the user cache; this takes a minute the first time, and a second afterwards"
     )
     Feeder(Configuration(), run=0)
+    _step_nothing()
     return 0
+
+
+def _step_nothing() -> None:
+    """Step an empty bucket as the query does, which compiles the walk of the automaton."""
+    judge = Judge({})
+    step = BucketStep(judge, {}, automaton=Automaton(judge, bytes(16)))
+    nothing = pack_input(BucketInput(PackedWindows.of(WindowColumns.of([]))))
+    step.process(0, Bucket(), [unpack_input(nothing).columns()])

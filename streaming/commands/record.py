@@ -10,16 +10,25 @@ import os
 import ssl
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
+import msgspec
+
+from decoders.schema.registry import Schemas
+from expectations.report.duties import DutiesReport, DutyReport, DutyState, judged
+from expectations.rules.base.rule import Role
+from streaming.check.examination import Examination
 from streaming.commands import check
+from streaming.commands.probe import tell
 from streaming.feeder.feeder import open_save
-from streaming.feeder.relay import Encryption
-from streaming.record.relays import Relays
+from streaming.record.altering import Alter, unaltered
+from streaming.record.provocations import PROVOCATIONS, Begin, Provocation, Provoking
+from streaming.record.relay import Encryption, Relays
 from streaming.settings.address import address_text, bootstrap_addresses
 from streaming.settings.configuration import add_flags
 from streaming.settings.release import load_schemas
-from streaming.user_error import UserError
+from streaming.user_error import UserError, did_you_mean
 
 SETTINGS = ("schemas", "spec")
 BOOTSTRAP_VARIABLE, BOOTSTRAP_FIELD = "KIPWATCH_BOOTSTRAP", "{bootstrap}"
@@ -31,7 +40,11 @@ _NEEDED = (
     ("upstream_certificate", "upstream_tls"),
     ("upstream_key", "upstream_certificate"),
 )
-"""Flags of TLS, each with the one that it is of no use without."""
+"""Flags of TLS, each with the flag that it requires."""
+
+
+def _leave(_schemas: Schemas, _connection: int) -> Alter:
+    return unaltered
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("kipwatch-record.pcap"),
         metavar="FILE",
         help="pcap file for the traffic, passwords included, readable by you only (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--provoke",
+        default="",
+        metavar="WHAT",
+        help="alter what brokers say, and judge what the client does: all, or some, separated by commas, "
+        f"of {', '.join(each.name for each in PROVOCATIONS)}",
     )
     check.add_report_flags(parser)
     add_flags(parser, SETTINGS)
@@ -83,15 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             "name the command to run behind the relays: kipwatch record --bootstrap HOST:PORT -- COMMAND"
         )
-    brokers = bootstrap_addresses(arguments.bootstrap)
-    encryption = _encryption(arguments)
-    with (
-        open_save(arguments.save) as stream,
-        Relays(load_schemas(arguments.schemas or ""), stream, encryption) as relays,
-    ):
-        own = [relays.address_of(broker) for broker in brokers]
-        status = _run(command, ",".join(address_text(*address) for address in own))
-    trouble = relays.trouble
+    if arguments.provoke:
+        return _provoke(command, arguments)
+    trouble, status = _recorded(command, arguments, arguments.save)
     if trouble:
         print(f"kipwatch: {trouble}", file=sys.stderr)
     checked = INCOMPLETE
@@ -101,6 +115,62 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kipwatch: the command ended with status {status}", file=sys.stderr)
         return INCOMPLETE
     return checked
+
+
+def _recorded(
+    command: list[str], arguments: argparse.Namespace, save: Path, begin: Begin = _leave
+) -> tuple[str, int]:
+    """Run the command behind relays. Returns why nothing was recorded, or "", and the command's status."""
+    schemas = load_schemas(arguments.schemas or "")
+    with (
+        open_save(save) as stream,
+        Relays(schemas, stream, _encryption(arguments), partial(begin, schemas)) as relays,
+    ):
+        own = [relays.address_of(broker) for broker in bootstrap_addresses(arguments.bootstrap)]
+        status = _run(command, ",".join(address_text(*address) for address in own))
+    return relays.trouble, status
+
+
+def _provoke(command: list[str], arguments: argparse.Namespace) -> int:
+    """Run the command once for each provocation, and judge the client each time."""
+    for flag in ("jsonl", "quiet", "coverage", "evidence"):
+        if getattr(arguments, flag):
+            raise UserError(f"--{flag} is not for --provoke: run `kipwatch check` on what was saved")
+    duties, requests = [], 0
+    for provocation in _chosen(arguments.provoke):
+        save = arguments.save.with_stem(f"{arguments.save.stem}-{provocation.name}")
+        provoking = Provoking(provocation)
+        trouble, status = _recorded(command, arguments, save, provoking.begin)
+        if status:
+            print(f"kipwatch: {provocation.name}: the command ended with status {status}", file=sys.stderr)
+        examination = check.check(_for_check(arguments, save)).examination
+        requests += sum(client.requests for client in examination.clients)
+        duties.append(_judged(provoking, examination, trouble))
+    saved = arguments.save.with_stem(f"{arguments.save.stem}-*")
+    return tell(DutiesReport(arguments.bootstrap, str(saved), requests, duties), arguments)
+
+
+def _chosen(names: str) -> list[Provocation]:
+    by_name = {each.name: each for each in PROVOCATIONS}
+    if names == "all":
+        return list(PROVOCATIONS)
+    for name in names.split(","):
+        if name not in by_name:
+            suggested = did_you_mean(name, by_name, f"choose all, or of {', '.join(by_name)}")
+            raise UserError(f"--provoke {name}: there is no such provocation; {suggested}")
+    return [by_name[name] for name in names.split(",")]
+
+
+def _judged(provoking: Provoking, examination: Examination, trouble: str) -> DutyReport:
+    provocation = provoking.provocation
+    unjudged = DutyReport(provocation.name, provocation.says, provocation.rules, DutyState.UNDECIDED)
+    if not trouble and not provoking.altered:
+        why = "the client asked nothing whose response it alters"
+        return msgspec.structs.replace(unjudged, state=DutyState.NOT_OFFERED, why=why)
+    own = [row for row in examination.coverage if row.rule in provocation.rules]
+    if not any(row.exercised or row.undecided for row in own):
+        trouble = trouble or "the client did nothing that its rules judge"
+    return judged(unjudged, Role.CLIENT, examination.findings, examination.coverage, trouble)
 
 
 def _run(command: list[str], bootstrap: str) -> int:
@@ -114,10 +184,13 @@ def _run(command: list[str], bootstrap: str) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Judge what was recorded, as `check` does with the same flags."""
+    """Judge the recording as `check` does with the same flags."""
+    return check.run(_for_check(arguments, arguments.save))
+
+
+def _for_check(arguments: argparse.Namespace, save: Path) -> argparse.Namespace:
     unset = dict.fromkeys(check.SETTINGS)
-    own = {"files": [arguments.save], "ports": "", **unset, **vars(arguments)}
-    return check.run(argparse.Namespace(**own))
+    return argparse.Namespace(**{"files": [save], "ports": "", **unset, **vars(arguments)})
 
 
 def _encryption(arguments: argparse.Namespace) -> Encryption:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +17,24 @@ from decoders.schema.registry import Schemas, default_schemas
 from expectations.report.junit import junit_upgrade
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
+from expectations.report.terminal import upgrade_list, upgrade_summary
 from expectations.report.upgrade import UpgradedClient, UpgradeReport, UpgradeRow, upgrade_report
-from expectations.report.upgrade_text import upgrade_list, upgrade_summary
 from expectations.report.versions import Features, VersionsView, versions_view
-from streaming.archive.archive_report import archive_report, show_archive
-from streaming.archive.archived_usage import archived_usage, is_archive
-from streaming.archive.siblings import missing_siblings
+from streaming.archive.archive_report import archive_among, archive_report, archived_usage, show_archive
+from streaming.archive.batch_files import missing_siblings
 from streaming.check.summary import Summary, frame_counts
-from streaming.commands.check import FAILED, PASSED, add_capture_flags, check, now, write_report
+from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
 from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas
 from streaming.user_error import UserError, did_you_mean
 
-NOTHING_READ = 2
 NAMED = 3
-"""Missing files of an archive that are named."""
+"""How many missing files of an archive to name."""
 
 
 class FleetReport(msgspec.Struct, frozen=True):
-    """What `report --json` prints: the summary of the check, what brokers advertise, and the upgrade.
+    """The output of `report --json`: the summary of the check, what brokers advertise, and the upgrade.
 
-    `upgrade` has a row per client and API version, the busiest first, `upgrade_clients` has them by client.
+    `upgrade` has a row per client and API version, the busiest first; `upgrade_clients` has them by client.
     """
 
     summary: Summary
@@ -102,9 +100,13 @@ def run(arguments: argparse.Namespace) -> int:
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
     _print(report, upgrade, arguments)
+    for problem in summary.unread:
+        print(f"kipwatch: {problem}; all other files were judged", file=sys.stderr)
     if not summary.frames:
         print("kipwatch: the captures hold no Kafka frame; check the files and --ports", file=sys.stderr)
-        return NOTHING_READ
+        return INCOMPLETE
+    if summary.unread:
+        return INCOMPLETE
     return FAILED if upgrade and upgrade.breaking else PASSED
 
 
@@ -115,13 +117,10 @@ def _refuse_flags_without_upgrade(arguments: argparse.Namespace) -> None:
 
 
 def _archive_among(arguments: argparse.Namespace) -> Path | None:
-    """Return the archive that is to be read, None if captures are. Raises UserError for both, or two."""
-    paths: Sequence[Path] = arguments.files
-    archive = next((path for path in paths if path.is_dir() and is_archive(path)), None)
+    """Return the archive to read, None for captures. Raises UserError for both, or for two archives."""
+    archive = archive_among(arguments.files)
     if archive is None:
         return None
-    if len(paths) > 1:
-        raise UserError(f"{archive} is an archive: name it alone, or captures")
     for flag in ("html", "features", "archive"):
         if getattr(arguments, flag):
             raise UserError(f"--{flag} needs captures, and {archive} is an archive; leave it out")
@@ -148,12 +147,12 @@ def _run_on_archive(
         show_archive(folder, usage, versions, upgrade)
     if not usage.requests:
         print(f"kipwatch: the archive {folder} holds no request", file=sys.stderr)
-        return NOTHING_READ
+        return INCOMPLETE
     return FAILED if upgrade and upgrade.breaking else PASSED
 
 
 def _warn_of_missing(folder: Path) -> None:
-    """Say which files of the archive are missing: what they held is not in the report."""
+    """Warn of missing files of the archive, whose content the report lacks."""
     missing = sorted({file for files in missing_siblings(folder).values() for file in files})
     if missing:
         further = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""

@@ -11,8 +11,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from expectations.rules.base.rule import Rule
-from expectations.rules.catalogue import RULES, rule_named
-from expectations.rules.readings import READINGS
+from expectations.rules.catalogue import READINGS, RULES, rule_named
+from streaming.probe.exercise import exercises
 from streaming.user_error import UserError, did_you_mean
 
 
@@ -77,4 +77,10 @@ def _explain(rule: Rule) -> None:
         if readings
         else ""
     )
-    Console().print(Markdown(heading + requirement + rule.page + message + chosen))
+    needed = f"\n\n## What exercises it\n{_sentence(rule.needs)}"
+    needed += "".join(f"\n\n    {command}" for command in exercises(rule))
+    Console().print(Markdown(heading + requirement + rule.page + needed + message + chosen))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 from streaming.broker.java import java
+from streaming.interpreter import interrupt_held
 from streaming.log import QUERY_LOG, configure_log
-from streaming.observe.observers import add_observe_flag, observed
+from streaming.observe import add_observe_flag, observed
+from streaming.settings.checkpoint_folder import held_checkpoint
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
+from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
 SETTINGS = (
@@ -22,6 +27,7 @@ SETTINGS = (
     "metrics_address",
     "checkpoint",
     "archive",
+    "policies",
     "buckets",
     "shuffle_partitions",
     "trigger_seconds",
@@ -68,13 +74,35 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kipwatch: {warning}", file=sys.stderr)
     if arguments.config and not arguments.dry_run:
         refuse_watched_bootstrap(configuration)
+    # Mistakes are told before anything is loaded.
+    load_schemas(configuration.schemas)
+    _refuse_policies(configuration.policies)
     java()
     if arguments.dry_run:
-        from streaming.query.dry_run import show_plan  # noqa: PLC0415  # as below
+        from streaming.query.query import show_plan  # noqa: PLC0415  # as below
 
         show_plan(configuration)
         return 0
-    from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
+    with held_checkpoint(configuration):
+        _run_query(configuration, arguments)
+    return 0
+
+
+def _refuse_policies(path: str) -> None:
+    """Raise UserError if policies cannot be read: the validator would say so only after minutes."""
+    if not path:
+        return
+    if find_spec("great_expectations") is None:
+        raise UserError("policies need the extra [audit]: pip install 'kipwatch[audit]'")
+    from streaming.audit.audit import policies_of  # noqa: PLC0415  # Great Expectations takes seconds to load
+
+    policies_of(Path(path))
+
+
+def _run_query(configuration: Configuration, arguments: argparse.Namespace) -> None:
+    QUERY_LOG.info("loading")
+    with interrupt_held():
+        from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
 
     application = Application(configuration, lambda: configure(arguments))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -84,4 +112,3 @@ def run(arguments: argparse.Namespace) -> int:
         if addresses:
             QUERY_LOG.info("observed", **addresses)
         application.run()
-    return 0

@@ -1,4 +1,4 @@
-"""`kipwatch schemas`: list a release's APIs, compare two releases, make the table of a jar."""
+"""`kipwatch schemas`: list a release's APIs, compare two releases, check a draft, make the table of a jar."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ import rich.table
 from rich.console import Console
 
 from decoders.schema.difference import Difference, FieldChange, MessageChange, difference
-from decoders.schema.jar import read_jar
+from decoders.schema.header_versions import remarks
+from decoders.schema.lint import lint
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Api
+from decoders.schema.source import read_jar
 from decoders.schema.table import Table, dump_table, messages_of
-from decoders.schema.upstream import remarks
 from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas, load_table
 from streaming.user_error import UserError
 
 _WIDE, _NARROW = 100, 80
-"""Columns of a terminal: with _WIDE there is room for wider gaps, below _NARROW not all columns fit."""
+"""Columns of a terminal: from _WIDE on gaps are wider, below _NARROW not all columns fit."""
 _HEADINGS = ("versions", "flexible", "unstable", "overlay", "headers")
 _OF_A_NARROW_TABLE = 2
 
@@ -42,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for action, show in ((listing, _list), (comparing, _diff)):
         action.add_argument("--json", action="store_true", help="print one JSON object")
         action.set_defaults(show=show)
+    checking = actions.add_parser(
+        "lint", help="check drafted messages: what Kafka's generator would refuse, what breaks compatibility"
+    )
+    checking.add_argument("folder", type=Path, metavar="FOLDER", help="Kafka's message files, or an overlay")
+    checking.set_defaults(show=_lint)
     importing = actions.add_parser("import", help="read a kafka-clients jar and print the table")
     importing.add_argument("jar", type=Path, metavar="FILE.jar")
     importing.set_defaults(show=_import)
@@ -50,10 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the action. Raises UserError for a file that holds no valid schemas."""
     try:
-        arguments.show(arguments)
+        return int(arguments.show(arguments) or 0)
     except SchemaError as error:
         raise UserError(str(error)) from error
-    return 0
+
+
+def _lint(arguments: argparse.Namespace) -> int:
+    faults = lint(arguments.folder)
+    for fault in faults:
+        print(fault)
+    if not faults:
+        print("nothing is wrong")
+    return 1 if faults else 0
 
 
 def _import(arguments: argparse.Namespace) -> None:
@@ -119,7 +133,7 @@ def _print_table(apis: Iterable[Api]) -> None:
 
 
 def _cells(api: Api) -> tuple[str, ...]:
-    """Return a text for each heading."""
+    """Return the cells of an API's row, without key and name."""
     overlay, unstable = _overlay_version(api), api.unstable_version
     return (
         str(api.release_versions or "none"),
@@ -135,10 +149,11 @@ def _diff(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(msgspec.json.encode(found).decode())
     else:
-        print("\n".join(_difference_lines(found)))
+        print("\n".join(difference_lines(found)))
 
 
-def _difference_lines(found: Difference) -> list[str]:
+def difference_lines(found: Difference) -> list[str]:
+    """Return a difference as lines for a terminal."""
     lines = [f"Kafka {found.older} → {found.newer}"]
     for sign, apis in (("+", found.added), ("-", found.removed)):
         lines += [f"{sign} {name} {versions}" for name, versions in apis.items()]

@@ -1,1 +1,1 @@
-"""The whole road on real traffic: real clients, planted offences, and whether all of them were found."""
+"""`kipwatch demo`: the whole road on real traffic, with planted offences that must all be found."""

@@ -1,44 +1,62 @@
-"""The demo: clients run on the whole road, and the findings are compared with the planted offences."""
+"""The demo: clients run on the whole road, and the findings are compared with the planted offences.
+
+Real clients and the KIP-1313 client run on a thread each, while new findings and progress are shown. When
+both are done, the feeder finishes and the query judges what is left. Three accounts must then agree: the
+findings topic, the coverage of the metrics page, and `kipwatch check` on the recorded capture.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from rich.text import Text
 
 from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage, coverage_of
-from expectations.report.tables import findings_list
-from streaming.broker.findings_topic import FindingsTopic
+from expectations.report.terminal import findings_list
+from expectations.rules.base.rule import Level, Rule
+from expectations.rules.catalogue import RULES
 from streaming.broker.ports import HOST
+from streaming.broker.topics import FindingsTopic
 from streaming.check.examination import examine
-from streaming.demo.backlog import Backlog, Offsets, waiting
-from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.demo.instance_client import converse
 from streaming.demo.offences import CLIENT_ID, PLANTED, PlantedOffence, play
-from streaming.demo.page import MetricsPage, scrape
-from streaming.demo.patience import STALLED_SECONDS, Patience
-from streaming.demo.query_stage import finding_note, last_event, load_note, stage
+from streaming.demo.progress import (
+    STALLED_SECONDS,
+    Backlog,
+    Offsets,
+    Standstill,
+    finding_note,
+    last_event,
+    load_note,
+    scrape,
+    stage,
+    waiting,
+)
 from streaming.demo.road import Road
-from streaming.demo.scenario import converse
 from streaming.demo.screen import Screen
-from streaming.demo.verdict import offences_found, same_findings, unplanted_violations
 from streaming.demo.workload import run_workload
 from streaming.metrics import definitions as metrics
+from streaming.metrics.exposition import MetricsPage
+from streaming.probe.client import InstanceClient, new_instance_id
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
 from streaming.user_error import UserError
 
+Played = Mapping[str, PlantedOffence]
+"""The planted offences by the address and port of the client that played them."""
 SETTLE_CAPTURED = 1.5
 SETTLE_RELAYED = 5.5
-"""Seconds until a client has certainly read a response: one in packets, five in a relay's, and a margin."""
+"""Seconds until a client has certainly read a response: 1 s in captured packets, 5 s in a relay's, and a
+margin."""
 QUIET_SECONDS = 3.0
 AUDITED_RECORDS = 10_000
 _HOSTS = [f"127.0.1.{number}" for number in range(1, len(PLANTED) + 1)]
-"""An address for each planted offence: the kernel may reuse a port for another client within seconds."""
+"""An address for each planted offence, since the kernel may reuse a port for another client in seconds."""
 
 
 class Demo:
@@ -50,7 +68,7 @@ class Demo:
         self._settle = SETTLE_CAPTURED if captured else SETTLE_RELAYED
         self._topic = FindingsTopic(road.internal, configuration.findings_topic)
         self._backlog = Backlog(road.internal, configuration.frames_topic, road.checkpoint)
-        self._patience = Patience(time.monotonic(), STALLED_SECONDS)
+        self._standstill = Standstill(time.monotonic(), STALLED_SECONDS)
         self._feeder_page: MetricsPage | None = None
         self._stop = threading.Event()
         self._failures: list[str] = []
@@ -83,9 +101,9 @@ class Demo:
         self._show_progress(self._backlog.end() or {})
 
     def drain(self, keep: bool = False) -> None:
-        """Let the feeder finish and the query judge everything. Raises UserError if nothing moves any more.
+        """Wait until the feeder has finished and the query has judged all. Raises UserError if they stall.
 
-        With `keep` the feeder goes on; it counts as finished when it captures nothing new.
+        With `keep` the feeder goes on, and counts as finished when it captures nothing new.
         """
         self._screen.say("all clients are done; waiting until the query has judged everything")
         if keep:
@@ -111,7 +129,7 @@ class Demo:
         self._screen.part("Found so far", findings_list(findings) if findings else Text("nothing"))
 
     def coverage(self) -> list[Coverage]:
-        """Return the coverage of every rule, of the metrics page."""
+        """Return the coverage of every rule, from the metrics page."""
         checks = self.page().by(metrics.RULE_CHECKS.name, "rule", "verdict")
         counts = {(rule, verdict): int(count) for (rule, verdict), count in checks.items()}
         return coverage_of(counts, self._terms.rules)
@@ -124,23 +142,29 @@ class Demo:
         return page
 
     def conclude(self) -> bool:
-        """Show the tables; returns whether exactly the planted offences were found, and all sources agree."""
+        """Show the verdict, and all tables if it is bad.
+
+        Returns whether exactly what was planted was found, and all accounts agree.
+        """
         from streaming.audit.audit import audit, audit_table  # noqa: PLC0415  # takes seconds to load
 
         findings = self.findings()
         planted = offences_found(findings, self.played, self._terms.rules)
-        self._screen.tables(findings, self.coverage(), planted)
         audited = audit(self._road.internal, self._configuration.frames_topic, AUDITED_RECORDS)
-        for result in audited:
-            self._screen.part(f"Audit of the frames topic: {result.table}", audit_table(result))
-        checked = self._check_recording(findings)
+        checked, sound = self._check_recording(findings), all(result.success for result in audited)
+        unplanted = unplanted_violations(findings, self.played)
+        succeeded = all(found for _, found in planted) and not unplanted and sound and checked
+        if not succeeded:
+            self._screen.tables(findings, self.coverage())
+            for result in audited:
+                self._screen.part(f"Audit of the frames topic: {result.table}", audit_table(result))
+        self._screen.planted(planted)
+        met = "every expectation is met" if sound else "expectations are NOT met"
+        self._screen.say(f"`kipwatch audit` of the frames topic: {met}")
         same = "the same findings" if checked else "OTHER findings"
         self._screen.say(f"`kipwatch check` on the recorded capture: {same}")
-        unplanted = unplanted_violations(findings, self.played)
         for finding in unplanted:
             self._screen.say(f"not planted: {finding.rule} on {finding.client}: {finding.message}")
-        sound = all(result.success for result in audited)
-        succeeded = all(found for _, found in planted) and not unplanted and sound and checked
         self._screen.verdict(succeeded, sum(found for _, found in planted), len(planted))
         return succeeded
 
@@ -167,8 +191,8 @@ class Demo:
             self.show(0.5)
 
     def _await_judged(self) -> None:
-        """Wait until all blocks that the topic holds now are judged. Raises UserError if nothing moves."""
-        self._patience = Patience(time.monotonic(), STALLED_SECONDS)
+        """Wait until all blocks that are now in the topic are judged. Raises UserError if nothing moves."""
+        self._standstill = Standstill(time.monotonic(), STALLED_SECONDS)
         end = self._backlog.end()
         while end is None or waiting(end, self._backlog.judged()):
             self._road.application.check_running()
@@ -177,25 +201,24 @@ class Demo:
             end = end or self._backlog.end()
             self._show_progress(end or {})
             now = time.monotonic()
-            if self._patience.is_over(now):
-                stood = f"nothing has moved for {self._patience.still_for(now):.0f} s"
+            if self._standstill.is_over(now):
+                stood = f"nothing has moved for {self._standstill.still_for(now):.0f} s"
                 raise UserError(f"{stood}: {self._screen.progress_line}")
 
     def _show_progress(self, end: Offsets) -> None:
-        """Show what is captured and judged; `end` is the end of the frames topic, empty if unknown."""
+        """Show what is captured and judged. `end` is the end of the frames topic, empty if unknown."""
         self._feeder_page = scrape(self._configuration.feeder_metrics_address) or self._feeder_page
         page = scrape(self._configuration.metrics_address)
         judged, event = self._backlog.judged(), last_event(self._road.application.log)
         frames = page.total(metrics.FRAMES.name) if page else 0.0
         now = time.monotonic()
-        self._patience.observe((judged, event, frames), now)
+        self._standstill.observe((judged, event, frames), now)
         waits = waiting(end, judged)
         notes = [
-            stage(event, page is not None, frames > 0)
-            or finding_note(bool(self._topic.findings), bool(self.played), waits),
+            stage(event, frames > 0) or finding_note(bool(self._topic.findings), bool(self.played), waits),
         ]
         if waits:
-            notes += [self._patience.note(now), load_note()]
+            notes += [self._standstill.note(now), load_note()]
         self._screen.progress(self._feeder_page, page, waits, [note for note in notes if note])
 
     def _run_real_clients(self) -> None:
@@ -226,3 +249,33 @@ class Demo:
             work()
         except Exception as error:  # reported by `play`: a thread's exception would be lost
             self._failures.append(f"{type(error).__name__}: {error}")
+
+
+def offences_found(
+    findings: Sequence[Finding], played: Played, rules: Iterable[Rule] = RULES
+) -> list[tuple[PlantedOffence, bool]]:
+    """Return each planted offence, and whether its connection violates all its rules and no others.
+
+    Only `rules` count, since disabled rules find nothing.
+    """
+    judged = {rule.id for rule in rules}
+    shown: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding.client in played:
+            shown.setdefault(played[finding.client].name, set()).add(finding.rule)
+    return [(planted, planted.rules & judged == shown.get(planted.name, set())) for planted in PLANTED]
+
+
+def unplanted_violations(findings: Sequence[Finding], played: Played) -> list[Finding]:
+    """Return the violations that were not planted."""
+    return [
+        finding
+        for finding in findings
+        if finding.level == Level.VIOLATION
+        and not (finding.client in played and finding.rule in played[finding.client].rules)
+    ]
+
+
+def same_findings(left: Sequence[Finding], right: Sequence[Finding]) -> bool:
+    """Whether two sources have equal findings: rule, 4-tuple, occurrences and context of each."""
+    return sorted(map(str, (f.likeness() for f in left))) == sorted(map(str, (f.likeness() for f in right)))

@@ -1,35 +1,45 @@
 """The front: a proxy that adds KIP-1313 to a real broker.
 
 No released broker reads header v3. The front lifts the version ranges that the broker advertises, enforces
-the KIP's rules on each connection, lowers the requests that conform, and lifts their responses. Requests
-with older headers are forwarded unchanged if the broker supports their versions.
+the KIP's rules on each connection, lowers the requests that conform, and lifts their responses. Requests with
+older headers are forwarded unchanged if the broker supports their versions.
+
+A request with header v3 is lowered to the newest version that the broker supports: the previous one or, if
+that is unstable, the one before. Request and response are decoded and encoded again, since KIP-1313 changes
+the bodies of OffsetDelete, GetTelemetrySubscriptions and PushTelemetry.
+
+Some client IDs request a fault: the front then alters responses, to simulate faults and an upgrade of the
+broker.
 """
 
 from __future__ import annotations
 
 import socket
-import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from decoders.codec.request import Request, read_request
-from decoders.codec.response import read_response
-from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
-from decoders.schema.model import HIGHEST_VERSION
-from decoders.schema.registry import Schemas
-from streaming.demo.faults import altered
-from streaming.demo.instance_client import read_frame
-from streaming.demo.lifting import (
-    CannotLiftError,
-    is_lifted,
-    lift_advertisement,
-    lift_response,
-    lower_request,
-    lowered_version,
-    refusal,
-)
-from streaming.demo.loopback_server import Address, LoopbackServer
+from decoders.codec.failure import EncodeError
+from decoders.codec.request import Request, read_request, write_request
+from decoders.codec.response import read_response, write_response
+from decoders.protocol import API_VERSIONS, INVALID_REQUEST, SASL_HANDSHAKE
+from decoders.schema.model import HIGHEST_VERSION, Field
+from decoders.schema.registry import Api, Schemas
+from expectations.conversation.identifier import identifier_text
+from streaming.demo.instance_client import new_member_id
+from streaming.demo.loopback import Address, LoopbackServer
+from streaming.probe.client import read_frame, send_frame
 
+_TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
+RENAMING, INVERTING = "kipwatch-1313-renamed", "kipwatch-1313-inverted"
+UPGRADED = "kipwatch-1313-upgraded"
+FIND_COORDINATOR, LOWEST_LEFT = 10, 4
+"""An API key, and the lowest version that an upgraded broker still has of it."""
+Body = dict[str, Any]
 UPSTREAM_SECONDS = 60.0
-_LENGTH = struct.Struct(">i")
+
+
+class CannotLiftError(ValueError):
+    """The broker's response cannot be decoded, or its newest version cannot carry the request."""
 
 
 class FrontConnection:
@@ -45,7 +55,7 @@ class FrontConnection:
         self._highest: dict[int, int] = {}
 
     def respond(self, frame: bytes) -> bytes | None:
-        """Return the response to a request; None closes the connection, as for an unreadable one."""
+        """Return the response to a request. None closes the connection, as after an unreadable request."""
         request = read_request(self._schemas, frame)
         self._requests += 1
         if self._requests == 1:
@@ -77,12 +87,12 @@ class FrontConnection:
         return self._instance_id is not None and instance_id != self._instance_id
 
     def _is_advertised(self, request: Request) -> bool:
-        """Whether the client was offered the version. ApiVersions may have any."""
+        """Whether the version was advertised to the client. ApiVersions may have any version."""
         lowest, highest = self._ranges.get(request.api_key, (0, HIGHEST_VERSION))
         return request.api_key == API_VERSIONS or lowest <= request.api_version <= highest
 
     def _is_known_to_broker(self, request: Request) -> bool:
-        """Whether the broker has the version. It refuses an unstable one, which the front offers."""
+        """Whether the broker has the version. It lacks unstable versions, which the front advertises."""
         highest = self._highest.get(request.api_key, HIGHEST_VERSION)
         return request.api_key == API_VERSIONS or request.api_version <= highest
 
@@ -107,7 +117,7 @@ class FrontConnection:
         self._highest |= {key: highest for key, (_, highest) in ranges.items()}
 
     def _ranges_in(self, request: Request, version: int, response: bytes) -> dict[int, tuple[int, int]]:
-        """Return the ranges in the response to ApiVersions of a version; empty for any other API."""
+        """Return the version ranges in a response to ApiVersions; empty for any other API."""
         if request.api_key != API_VERSIONS:
             return {}
         body = read_response(self._schemas, response, API_VERSIONS, version).body or {}
@@ -116,7 +126,7 @@ class FrontConnection:
         }
 
     def _forward(self, frame: bytes) -> bytes | None:
-        self._upstream.sendall(_LENGTH.pack(len(frame)) + frame)
+        send_frame(self._upstream, frame)
         return read_frame(self._upstream)
 
 
@@ -124,7 +134,7 @@ class Front(LoopbackServer):
     """The listener of the front. A context manager."""
 
     def __init__(self, schemas: Schemas, upstream: Address, port: int = 0) -> None:
-        """Listen on loopback; port 0 means any free one. `upstream` is a listener that is not watched."""
+        """Listen on a port of loopback, 0 for any. `upstream` is a listener that is not watched."""
         super().__init__("front", lambda client: _serve(schemas, client, upstream), port)
 
 
@@ -138,4 +148,152 @@ def _serve(schemas: Schemas, client: socket.socket, upstream: Address) -> None:
                 return
             if response is None:
                 return
-            client.sendall(_LENGTH.pack(len(response)) + response)
+            send_frame(client, response)
+
+
+def is_lifted(request: Request) -> bool:
+    """Whether a request has header v3, which no released broker reads."""
+    return request.header_version == 3
+
+
+def lowered_version(request: Request, highest: int | None) -> int:
+    """Return the version to send to the broker. `highest` is the highest that it has, None if unknown."""
+    version = request.api_version - is_lifted(request)
+    return version if highest is None else min(version, highest)
+
+
+def lower_request(schemas: Schemas, request: Request, client_id: str | None, version: int) -> bytes:
+    """Encode a request as a lower version, with the connection's client ID.
+
+    Raises CannotLiftError if that version has no field for something in the request.
+    """
+    body = dict(request.body or {})
+    if _api(request).name in _TELEMETRY:
+        body["clientInstanceId"] = identifier_text(request.client_instance_id or bytes(16))
+    try:
+        return write_request(
+            schemas, _api(request).key, version, _number(request.correlation_id), client_id, body
+        )
+    except EncodeError as error:
+        raise CannotLiftError(f"{_api(request).name} v{version} cannot carry the request: {error}") from error
+
+
+def lift_response(schemas: Schemas, request: Request, frame: bytes, lowered: int) -> bytes:
+    """Encode the broker's response to the `lowered` version of a request as a response to the request.
+
+    Raises CannotLiftError if the response cannot be decoded.
+    """
+    api, version = _api(request), _number(request.api_version)
+    response = read_response(schemas, frame, api.key, lowered)
+    if response.body is None:
+        raise CannotLiftError(f"the response to {api.name} v{lowered} cannot be read: {response.failure}")
+    body = dict(response.body)
+    if api.name in _TELEMETRY:
+        body.pop("clientInstanceId", None)
+    if api.key == API_VERSIONS:
+        lift_ranges(schemas, body)
+    return write_response(schemas, api.key, version, _number(request.correlation_id), body)
+
+
+def lift_advertisement(schemas: Schemas, api_version: int, frame: bytes) -> bytes:
+    """Lift the ranges in the response to an ApiVersions request with an older header."""
+    response = read_response(schemas, frame, API_VERSIONS, api_version)
+    if response.body is None or response.body_version is None or response.correlation_id is None:
+        raise CannotLiftError(
+            f"the response to ApiVersions v{api_version} cannot be read: {response.failure}"
+        )
+    body = dict(response.body)
+    lift_ranges(schemas, body)
+    return write_response(schemas, API_VERSIONS, response.body_version, response.correlation_id, body)
+
+
+def lift_ranges(schemas: Schemas, advertisement: dict[str, Any]) -> None:
+    """Raise the highest version of each API to the one with header v3, if the broker has the newest version.
+
+    An unstable version does not count as the newest, since brokers do not advertise it. The telemetry APIs
+    are added, because a broker without an exporter of metrics supports them without advertising them.
+    """
+    entries = advertisement["apiKeys"]
+    for entry in entries:
+        api = schemas.api(entry["apiKey"])
+        if api is not None and _has_newest(api, entry["maxVersion"]):
+            entry["maxVersion"] = max(entry["maxVersion"], api.versions.highest)
+    if not advertisement["errorCode"]:
+        entries.extend(_telemetry_ranges(schemas, listed={entry["apiKey"] for entry in entries}))
+
+
+def _has_newest(api: Api, highest: int) -> bool:
+    """Whether `highest` is the newest stable version of an API, and header v3 comes after it."""
+    if api.release_versions is None or not api.is_overlay(api.versions.highest):
+        return False
+    return highest >= api.release_versions.highest - (api.unstable_version is not None)
+
+
+def _telemetry_ranges(schemas: Schemas, listed: set[int]) -> Iterator[dict[str, int]]:
+    for api in map(schemas.api_named, _TELEMETRY):
+        if api is not None and api.key not in listed:
+            versions = {"minVersion": api.versions.lowest, "maxVersion": api.versions.highest}
+            yield {"apiKey": api.key, **versions}
+
+
+def refusal(schemas: Schemas, request: Request) -> bytes | None:
+    """Return an INVALID_REQUEST response, None if the response has no error field of its own."""
+    api, version = _api(request), _number(request.api_version)
+    refused = {"errorCode": INVALID_REQUEST}
+    if not any(_is_error_code(field, version) for field in api.response.struct.fields):
+        return None
+    return write_response(schemas, api.key, version, _number(request.correlation_id), refused)
+
+
+def _is_error_code(field: Field, version: int) -> bool:
+    return field.name == "errorCode" and version in field.versions
+
+
+def _api(request: Request) -> Api:
+    if request.api is None:
+        raise ValueError("the request is of no known API")
+    return request.api
+
+
+def _number(value: int | None) -> int:
+    if value is None:
+        raise ValueError("the request's header was not read")
+    return value
+
+
+def _rename(body: Body) -> Body:
+    """Return another member ID than the client's own."""
+    return {**body, "memberId": new_member_id()}
+
+
+def _invert(body: Body) -> Body:
+    """Advertise a lowest version above the highest for the last API, which no client uses."""
+    *others, last = body["apiKeys"]
+    return {**body, "apiKeys": [*others, {**last, "minVersion": last["maxVersion"] + 1}]}
+
+
+def _upgrade(body: Body) -> Body:
+    """Advertise a higher lowest version of FindCoordinator, as after an upgrade that removes versions."""
+    entries = [
+        {**entry, "minVersion": LOWEST_LEFT} if entry["apiKey"] == FIND_COORDINATOR else entry
+        for entry in body["apiKeys"]
+    ]
+    return {**body, "apiKeys": entries}
+
+
+_FAULTS: Mapping[tuple[str, str], Callable[[Body], Body]] = {
+    (RENAMING, "ConsumerGroupHeartbeat"): _rename,
+    (INVERTING, "ApiVersions"): _invert,
+    (UPGRADED, "ApiVersions"): _upgrade,
+}
+"""The faults by client ID and by the API whose response is altered."""
+
+
+def altered(schemas: Schemas, client_id: str | None, request: Request, response: bytes) -> bytes:
+    """Return the broker's response, altered if the client ID requests a fault of this API."""
+    fault = _FAULTS.get((client_id or "", request.api.name)) if request.api else None
+    if fault is None or request.api is None:
+        return response
+    key, version, number = request.api.key, request.api_version, request.correlation_id or 0
+    body = read_response(schemas, response, key, version).body or {}
+    return write_response(schemas, key, version, number, fault(body))

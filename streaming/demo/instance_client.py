@@ -1,180 +1,89 @@
-"""A small KIP-1313 client: header v3, a client instance ID, the client ID in the first request only.
-
-Its callers can override these, so that it can also break the rules.
-"""
+"""The usual requests of the demo's KIP-1313 client, and a conversation that breaks no rule."""
 
 from __future__ import annotations
 
 import secrets
-import socket
-import ssl
-import struct
-from types import TracebackType
+import time
 from typing import Any
 
-from decoders.codec.request import write_request
-from decoders.codec.response import read_response
-from decoders.schema.registry import Api, Schemas
-from streaming.broker.ports import HOST
+from expectations.conversation.identifier import identifier_text
+from streaming.probe.client import ConnectionClosedError, InstanceClient
 
-TIMEOUT = 60.0
-"""Seconds to wait for a response, which takes milliseconds where nothing else runs."""
 SOFTWARE = {"clientSoftwareName": "kipwatch-demo", "clientSoftwareVersion": "1.0"}
-_LENGTH = struct.Struct(">i")
+GROUP = "kipwatch-demo-1313"
+TOPIC = "kipwatch-demo"
+JOIN, LEAVE = 0, -1
+REBALANCE_TIMEOUT = 45_000
+ATTEMPTS = 60
+RETRY_SECONDS = 0.25
 
 
-class Unset:
-    """The type of a value that the client chooses itself."""
+def api_versions(client: InstanceClient, **how: Any) -> dict[str, Any]:
+    """Send ApiVersions, the first request of a conversation."""
+    return client.request("ApiVersions", {**SOFTWARE, **how.pop("body", {})}, **how)
 
 
-UNSET = Unset()
+def find_coordinator(client: InstanceClient, **how: Any) -> dict[str, Any]:
+    """Send FindCoordinator for the group."""
+    return client.request("FindCoordinator", {"keyType": 0, "coordinatorKeys": [GROUP]}, **how)
 
 
-class ConnectionClosedError(ConnectionError):
-    """The broker closed the connection instead of responding."""
+def heartbeat(
+    client: InstanceClient, member_id: str, epoch: int, group: str = GROUP, **how: Any
+) -> dict[str, Any]:
+    """Send a heartbeat that joins, stays in or leaves a consumer group."""
+    body: dict[str, Any] = {"groupId": group, "memberId": member_id, "memberEpoch": epoch}
+    if epoch == JOIN:
+        body |= {
+            "rebalanceTimeoutMs": REBALANCE_TIMEOUT,
+            "subscribedTopicNames": [TOPIC],
+            "topicPartitions": [],
+        }
+    return client.request("ConsumerGroupHeartbeat", body, **how)
 
 
-def new_instance_id() -> bytes:
-    """Make a client instance ID.
-
-    Its first byte is not zero: GetTelemetrySubscriptions v1 with such an ID also reads as version 0, so that
-    a capture does not show which version it is.
-    """
-    return bytes([secrets.randbelow(255) + 1]) + secrets.token_bytes(15)
-
-
-class InstanceClient:
-    """One connection of a client with an instance ID, from one of this machine's loopback addresses.
-
-    A context manager.
-    """
-
-    def __init__(
-        self,
-        schemas: Schemas,
-        address: tuple[str, int],
-        client_id: str,
-        instance_id: bytes,
-        host: str = HOST,
-        *,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        """Connect, over TLS if there is a context for it."""
-        self._schemas = schemas
-        self._server = address
-        self._host = host
-        self._client_id = client_id
-        self.instance_id = instance_id
-        self._correlation_id = 0
-        self._tls = tls
-        self._socket = socket.create_connection(address, TIMEOUT, source_address=(host, 0))
-        if tls is not None:
-            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
-
-    def __enter__(self) -> InstanceClient:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        self._socket.close()
-
-    def another_connection(self) -> InstanceClient:
-        """Connect to the same server again, with the same IDs."""
-        return InstanceClient(
-            self._schemas, self._server, self._client_id, self.instance_id, self._host, tls=self._tls
-        )
-
-    @property
-    def address(self) -> str:
-        """The client's own address and port, as findings name it."""
-        host, port = self._socket.getsockname()
-        return f"{host}:{port}"
-
-    def newest(self, api: str) -> int:
-        """The newest version of an API, which uses header v3."""
-        return self._api(api).versions.highest
-
-    def key(self, api: str) -> int:
-        """An API's key."""
-        return self._api(api).key
-
-    def request(
-        self,
-        api: str,
-        body: dict[str, Any],
-        *,
-        version: int | None = None,
-        client_id: str | Unset | None = UNSET,
-        instance_id: bytes | Unset = UNSET,
-    ) -> dict[str, Any]:
-        """Send a request and return the body of its response.
-
-        By default it uses the newest version and the client's own instance ID, and sends the client ID in the
-        first request and in those with an older header. Raises ConnectionClosedError.
-        """
-        chosen = self.newest(api) if version is None else version
-        frame = self.frame(api, chosen, body, client_id, instance_id)
-        return self.exchange(frame, api, chosen)
-
-    def exchange(self, frame: bytes, api: str, version: int) -> dict[str, Any]:
-        """Send a frame and return the body of its response. Raises ConnectionClosedError."""
-        self.send(frame)
-        response = read_frame(self._socket)
-        if response is None:
-            raise ConnectionClosedError(f"the connection was closed after {api} v{version}")
-        return read_response(self._schemas, response, self.key(api), version).body or {}
-
-    def send(self, frame: bytes) -> None:
-        """Send a frame without reading the response."""
-        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
-
-    def frame(
-        self,
-        api: str,
-        version: int,
-        body: dict[str, Any],
-        client_id: str | Unset | None = UNSET,
-        instance_id: bytes | Unset = UNSET,
-    ) -> bytes:
-        """Encode a request with the next correlation ID, without sending it."""
-        self._correlation_id += 1
-        uses_header_v3 = self._api(api).request_header_version(version) == 3
-        if isinstance(client_id, Unset):
-            client_id = None if uses_header_v3 and self._correlation_id > 1 else self._client_id
-        if isinstance(instance_id, Unset):
-            instance_id = self.instance_id
-        return write_request(
-            self._schemas,
-            api,
-            version,
-            self._correlation_id,
-            client_id,
-            body,
-            client_instance_id=instance_id if uses_header_v3 else None,
-        )
-
-    def _api(self, name: str) -> Api:
-        api = self._schemas.api_named(name)
-        if api is None:
-            raise ValueError(f"the schemas have no API {name}")
-        return api
+def converse(client: InstanceClient, _settle: float = 0.0) -> None:
+    """Hold a conversation that breaks no rule and has all APIs that KIP-1313 changes."""
+    api_versions(client)
+    client.request("Metadata", {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False})
+    await_coordinator(client)
+    member_id = member_id_of(client)
+    body = join(client, member_id)
+    for _ in range(3):
+        body = heartbeat(client, member_id, body["memberEpoch"])
+    heartbeat(client, member_id, LEAVE)
+    join(client, member_id)
+    heartbeat(client, member_id, LEAVE)
+    topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
+    client.request("OffsetDelete", {"groupId": GROUP, "topics": topics})
+    subscription = client.request("GetTelemetrySubscriptions", {})["subscriptionId"]
+    client.request("PushTelemetry", {"subscriptionId": subscription, "terminating": True, "metrics": ""})
 
 
-def read_frame(connection: socket.socket) -> bytes | None:
-    """Read one length-prefixed frame; None if the peer has closed the connection."""
-    prefix = _read_exactly(connection, _LENGTH.size)
-    return None if prefix is None else _read_exactly(connection, _LENGTH.unpack(prefix)[0])
+def await_coordinator(client: InstanceClient) -> None:
+    """Wait until the group has a coordinator, which a new broker has to create first."""
+    for _ in range(ATTEMPTS):
+        if not find_coordinator(client)["coordinators"][0]["errorCode"]:
+            return
+        time.sleep(RETRY_SECONDS)
+    raise ConnectionClosedError("no coordinator for the demo's group")
 
 
-def _read_exactly(connection: socket.socket, size: int) -> bytes | None:
-    received = bytearray()
-    while len(received) < size:
-        try:
-            part = connection.recv(size - len(received))
-        except ConnectionResetError:
-            return None
-        if not part:
-            return None
-        received += part
-    return bytes(received)
+def join(client: InstanceClient, member_id: str) -> dict[str, Any]:
+    """Join the group, with the same member ID again and again until the coordinator is ready."""
+    for _ in range(ATTEMPTS):
+        body = heartbeat(client, member_id, JOIN)
+        if not body["errorCode"]:
+            return body
+        time.sleep(RETRY_SECONDS)
+    raise ConnectionClosedError(f"the coordinator refuses a join with error {body['errorCode']}")
+
+
+def member_id_of(client: InstanceClient) -> str:
+    """Return a client's proper member ID: its instance ID as text."""
+    return identifier_text(client.instance_id)
+
+
+def new_member_id() -> str:
+    """Make the member ID of a client without an instance ID, as KIP-1082 recommends."""
+    return secrets.token_urlsafe(16)

@@ -1,34 +1,43 @@
 """The whole road on one machine: starts and ends broker, front, feeder and query in order.
 
-The feeder captures on the loopback interface if that is permitted. Otherwise relays stand before the broker
-and the front and record packets, which the feeder reads from its standard input. Everything after the packets
-is the same.
+Feeder and query are `kipwatch` commands in child processes. The feeder captures on the loopback interface if
+that is permitted. Otherwise relays stand before broker and front and record packets, which the feeder reads
+from its standard input. Everything after the packets is the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from decoders.schema.registry import Schemas
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
+from streaming.broker.child_guard import GuardedProcess
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
 from streaming.broker.ports import HOST, free_ports
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
 from streaming.demo.front import Front
-from streaming.demo.tls_endpoint import DemoTls, TlsEndpoint
-from streaming.feeder.relay import Address, Relay
+from streaming.demo.loopback import DemoTls, TlsEndpoint
+from streaming.record.relay import Relay
+from streaming.record.rewriting import Address
 from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
 
+STOP_SECONDS = 45.0
+"""How long a stopped command may take to finish."""
+REPORT_SECONDS = 10.0
 READY_SECONDS = 240.0
 DRAIN_SECONDS = 30.0
 LINKTYPE_ETHERNET = 1
@@ -36,8 +45,56 @@ LINKTYPE_ETHERNET = 1
 Say = Callable[[str], None]
 
 
+class Child(GuardedProcess):
+    """A running `kipwatch` command. A context manager that ends it."""
+
+    module = "kipwatch"
+
+    def __init__(self, arguments: Sequence[str], log: Path, source: IO[bytes] | None = None) -> None:
+        """Start the command with its output in `log` and its standard input from `source`."""
+        self._name = f"kipwatch {arguments[0]}"
+        super().__init__([sys.executable, "-u", "-m", self.module, *arguments], log, source, STOP_SECONDS)
+
+    @property
+    def process_id(self) -> int:
+        """The process ID of the guard, whose child is the command."""
+        return self._guard.pid
+
+    def check_running(self) -> None:
+        """Raise UserError with the last line of the log if the command has ended."""
+        if self._guard.poll() is not None:
+            raise UserError(f"{self._name} ended early: {self.last_line()}")
+
+    def wait_for(self, text: str, seconds: float, say: Callable[[str], None] | None = None) -> None:
+        """Wait until the log contains a text. Raises UserError after `seconds`.
+
+        `say` is called every ten seconds with how long it has taken.
+        """
+        started = time.monotonic()
+        reported = 0.0
+        while text not in self.log.read_text(errors="replace"):
+            self.check_running()
+            waited = time.monotonic() - started
+            if waited > seconds:
+                raise UserError(f"{self._name} was not ready within {seconds:.0f} s: {self.last_line()}")
+            if say and waited - reported >= REPORT_SECONDS:
+                reported = waited
+                say(f"`{self._name}` is still starting after {waited:.0f} s")
+            time.sleep(0.1)
+
+    def wait(self, seconds: float) -> int:
+        """Wait at most `seconds` until the command ends by itself, then stop it. Returns its exit status."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._guard.wait(seconds)
+        return self.stop()
+
+    def last_line(self) -> str:
+        """Return the last line that the command has printed, without the name of the program."""
+        return super().last_line().removeprefix("kipwatch: ")
+
+
 class Road:
-    """The processes of the demo. A context manager; leaving it ends all of them."""
+    """The processes of the demo. A context manager that starts and ends all of them."""
 
     def __init__(
         self,
@@ -49,9 +106,9 @@ class Road:
         *,
         encrypt: bool = False,
     ) -> None:
-        """`folder` holds logs, checkpoint and the recorded capture. `say` is called with each step.
+        """`folder` gets logs, checkpoint and the recorded capture, `say` each step.
 
-        `judging` holds the flags that pass the decisions of `configuration` on to the query. With `encrypt`
+        `judging` has the flags that pass the decisions of `configuration` to the query. With `encrypt`
         clients speak TLS, which can be captured, but not relayed.
         """
         self._judging = judging
@@ -83,12 +140,12 @@ class Road:
 
     @property
     def internal(self) -> str:
-        """The bootstrap address of the topics, a listener that is not watched."""
+        """The bootstrap address of the topics: a listener that is not watched."""
         return self.broker.internal
 
     @property
     def key_logs(self) -> list[Path]:
-        """The files with the secrets of what is captured."""
+        """The files with the secrets of captured TLS."""
         return [] if self.tls is None else [self.tls.key_log]
 
     def check_running(self) -> None:
@@ -142,7 +199,7 @@ class Road:
         self.application = self._start(arguments, "application.log")
 
     def _start_feeder_beside_tls(self, tls: DemoTls, targets: list[Address], port: int) -> None:
-        """Let clients reach broker and front by TLS alone, the broker at a port that it advertises."""
+        """Let clients reach broker and front only by TLS, the broker at its advertised port."""
         of_broker, of_front = (
             self._stack.enter_context(TlsEndpoint(tls, target, own_port))
             for target, own_port in zip(targets, (port, 0), strict=True)
@@ -189,7 +246,7 @@ class Road:
 
 
 class PacketPipe:
-    """Writes packets of any thread as one pcap stream, in the order of the calls."""
+    """Writes packets from any thread to one pcap stream, in the order of the calls."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage
-from expectations.report.tables import coverage_table, finding_line, findings_list
+from expectations.report.terminal import coverage_table, finding_line, findings_list
 from streaming.demo.offences import PlantedOffence
-from streaming.demo.page import MetricsPage
 from streaming.metrics import definitions as metrics
 from streaming.metrics.definitions import Metric
+from streaming.metrics.exposition import MetricsPage
 
 REPEAT_SECONDS = 10.0
-"""Between two lines of progress that give no new reason."""
+"""Seconds between two lines of progress with the same notes."""
 _NO_DIGITS = str.maketrans("", "", digits)
 
 
@@ -46,7 +46,7 @@ class Screen:
     ) -> None:
         """Print how many bytes are captured, frames judged and blocks waiting, and `notes` on why.
 
-        Printed at once when there is a new note, otherwise every ten seconds, and only what has changed.
+        Prints at once if a note is new, otherwise every ten seconds and only if something has changed.
         """
         judging = query is not None and query.total(metrics.FRAMES.name) > 0
         counts = [
@@ -71,15 +71,13 @@ class Screen:
         for name, address in addresses.items():
             self._console.print(Text(f"    {name:<{width}}  {address}"), soft_wrap=True)
 
-    def tables(
-        self,
-        findings: Sequence[Finding],
-        coverage: Sequence[Coverage],
-        planted: Sequence[tuple[PlantedOffence, bool]],
-    ) -> None:
-        """Print the tables of findings, of planted offences, and of rule coverage."""
-        self.part("Findings", findings_list(findings, self._console.width))
+    def planted(self, planted: Sequence[tuple[PlantedOffence, bool]]) -> None:
+        """Print the table of planted offences."""
         self.part("Planted", _planted_table(planted))
+
+    def tables(self, findings: Sequence[Finding], coverage: Sequence[Coverage]) -> None:
+        """Print the tables of findings and of rule coverage."""
+        self.part("Findings", findings_list(findings, self._console.width))
         self.part("Rule coverage", coverage_table(coverage, findings, self._console.width))
 
     def verdict(self, succeeded: bool, found: int, planted: int) -> None:
@@ -102,7 +100,7 @@ class Screen:
 
 
 def _counted(page: MetricsPage | None, metric: Metric, what: str) -> str:
-    """Say what a page counts; "" if it does not respond."""
+    """Return a count of a page in words, "" if it does not respond."""
     return "" if page is None else f"{page.total(metric.name):,.0f} {what}"
 
 

@@ -14,7 +14,7 @@ from streaming.user_error import UserError
 TOPIC = "kipwatch-demo"
 MESSAGES = 300
 
-# Seconds that one step may take; the slowest, the first group of a new broker, takes three on idle cores.
+# Seconds that one step may take. The slowest, the first group of a new broker, takes 3 s on idle cores.
 _PATIENCE = 120.0
 
 
@@ -24,7 +24,7 @@ def run_workload(
     stop: threading.Event,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Run every client once, report each to `say`, and close all; ends early when `stop` is set.
+    """Run every client once and report each to `say`. Ends early when `stop` is set.
 
     `settings` are added to those of each client. Raises UserError if a client fails or takes too long.
     """
@@ -49,7 +49,7 @@ def run_workload(
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """The clients, one per method; each is closed when its method returns."""
+    """The clients, one for each method, closed when it returns."""
 
     bootstrap: str
     stop: threading.Event

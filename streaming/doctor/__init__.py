@@ -1,1 +1,1 @@
-"""Examines what a configuration needs, on this machine and in Kafka: `kipwatch doctor --config`."""
+"""`kipwatch doctor --config`: examines what a configuration needs, on this machine and in Kafka."""

@@ -1,4 +1,4 @@
-"""A diagnosis: one thing that was looked at, what was found, and what to do about it."""
+"""A diagnosis: one thing that was examined, the answer, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import NamedTuple
 from streaming.user_error import UserError
 
 
-class Verdict(enum.StrEnum):
-    """Whether something is as kipwatch needs it."""
+class Answer(enum.StrEnum):
+    """The answer to whether something is as kipwatch needs it."""
 
     YES = "yes"
     NOTE = "note"
-    """Nothing is known to be wrong, but a person should look at it."""
+    """Nothing is known to be wrong, but a person should look."""
     NO = "no"
 
 
 class Diagnosis(NamedTuple):
-    """One line of the doctor's report. Unless the verdict is yes, `detail` says what to do."""
+    """One line of the doctor's report. Unless the answer is yes, `detail` tells what to do."""
 
-    verdict: Verdict
+    answer: Answer
     name: str
     detail: str
 
 
 def examine(name: str, probe: Callable[[], str]) -> Diagnosis:
-    """Return yes with the text of the probe, or no with the UserError that it raises."""
+    """Return yes with the text that the probe returns, or no with the UserError that it raises."""
     try:
-        return Diagnosis(Verdict.YES, name, probe())
+        return Diagnosis(Answer.YES, name, probe())
     except UserError as error:
-        return Diagnosis(Verdict.NO, name, str(error))
+        return Diagnosis(Answer.NO, name, str(error))

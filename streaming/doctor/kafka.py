@@ -1,8 +1,7 @@
-"""Examines Kafka: whether it can be reached, and of its topics existence, rights and settings."""
+"""Examines Kafka: whether it can be reached, and the existence, rights and settings of its topics."""
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
@@ -10,19 +9,19 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, TopicDescription
 
+from streaming.broker.cluster import ConnectionErrors, closed_addresses, describe_cluster
 from streaming.broker.topics import findings_topic, frames_topic, quarantine_topic, reason
-from streaming.doctor.diagnosis import Diagnosis, Verdict
-from streaming.settings.address import address_text, bootstrap_addresses
+from streaming.doctor.diagnosis import Answer, Diagnosis
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import admin_client
+from streaming.user_error import UserError
 
 _PATIENCE: Final = 10.0
-"""Seconds to wait for Kafka, for each question."""
-_CONNECT_SECONDS: Final = 3.0
+"""Seconds to wait for each answer of Kafka."""
 
 
-class Use(NamedTuple):
-    """How a process uses a topic: `wanted` is the request by which it creates it."""
+class TopicUse(NamedTuple):
+    """How a process uses a topic. `wanted` is the request with which it creates the topic."""
 
     topic: str
     right: AclOperation
@@ -30,36 +29,29 @@ class Use(NamedTuple):
 
 
 class KafkaDoctor:
-    """Asks the Kafka of a configuration. Changes nothing there.
+    """Asks the Kafka of a configuration, and changes nothing there.
 
     Raises UserError if the table [kafka] is invalid.
     """
 
     def __init__(self, configuration: Configuration) -> None:
         self._bootstrap = configuration.bootstrap
-        self._errors: list[str] = []
-        self._admin = admin_client(self._bootstrap, configuration.kafka, self._on_error)
+        self._errors = ConnectionErrors(self._bootstrap, configuration.kafka)
+        self._admin = admin_client(self._bootstrap, configuration.kafka, self._errors)
 
     def reach(self) -> Diagnosis:
-        """Whether a broker answers as Kafka does, at the addresses that are configured."""
+        """Examine whether a Kafka broker answers at the configured addresses."""
         name = f"Kafka at {self._bootstrap}"
-        tried = [_connect(*address) for address in bootstrap_addresses(self._bootstrap)]
-        closed = "; ".join(filter(None, tried))
-        if all(tried):
-            return Diagnosis(Verdict.NO, name, f"{closed}: correct `bootstrap`, or start the broker")
         try:
-            found = self._admin.describe_cluster(request_timeout=_PATIENCE).result()
-        except KafkaException as error:
-            self._admin.poll(0)
-            cause = self._errors[-1] if self._errors else error.args[0].str()
-            remedy = "correct `bootstrap`, or the login and TLS in the table [kafka]"
-            return Diagnosis(Verdict.NO, name, f"it accepts connections, but: {cause}; {remedy}")
-        if closed:
-            return Diagnosis(Verdict.NOTE, name, f"{closed}: correct `bootstrap`; the rest answers")
-        return Diagnosis(Verdict.YES, name, f"cluster {found.cluster_id}, brokers: {len(found.nodes)}")
+            found = describe_cluster(self._bootstrap, self._admin, self._errors)
+        except UserError as error:
+            return Diagnosis(Answer.NO, name, str(error))
+        if closed := "; ".join(closed_addresses(self._bootstrap)):
+            return Diagnosis(Answer.NOTE, name, f"{closed}: correct `bootstrap`; the rest answers")
+        return Diagnosis(Answer.YES, name, f"cluster {found.cluster_id}, brokers: {len(found.nodes)}")
 
-    def topic(self, use: Use) -> Iterator[Diagnosis]:
-        """Whether a topic exists or can be created, whether the user has the right, and the settings fit."""
+    def topic(self, use: TopicUse) -> Iterator[Diagnosis]:
+        """Examine whether a topic exists or can be created, the user's right, and the topic's settings."""
         name = f"topic {use.topic}"
         asked = self._admin.describe_topics(
             TopicCollection([use.topic]), include_authorized_operations=True, request_timeout=_PATIENCE
@@ -72,74 +64,61 @@ class KafkaDoctor:
                 yield self._creation(name, use)
             else:
                 detail = f"cannot be used: {cause.str()}: {_grant(use)}"
-                yield Diagnosis(Verdict.NO, name, detail)
+                yield Diagnosis(Answer.NO, name, detail)
             return
         yield self._right(name, use, described)
         yield self._settings(name, use, described)
 
-    def _creation(self, name: str, use: Use) -> Diagnosis:
-        """Ask whether the topic could be created, without creating it."""
+    def _creation(self, name: str, use: TopicUse) -> Diagnosis:
+        """Ask whether the topic could be created."""
         (created,) = self._admin.create_topics(
             [use.wanted], validate_only=True, request_timeout=_PATIENCE
         ).values()
         if error := _failure(created):
             detail = reason("create", use.topic, self._bootstrap, error)
-            return Diagnosis(Verdict.NO, name, f"it does not exist; {detail}")
-        return Diagnosis(Verdict.YES, name, "it does not exist, and will be created")
+            return Diagnosis(Answer.NO, name, f"it does not exist; {detail}")
+        return Diagnosis(Answer.YES, name, "it does not exist, and will be created")
 
-    def _right(self, name: str, use: Use, described: TopicDescription) -> Diagnosis:
+    def _right(self, name: str, use: TopicUse, described: TopicDescription) -> Diagnosis:
         allowed = described.authorized_operations
         if allowed is None:
-            return Diagnosis(Verdict.NOTE, name, f"Kafka does not say: {_grant(use)} if ACLs are on")
+            return Diagnosis(Answer.NOTE, name, f"Kafka does not say: {_grant(use)} if ACLs are on")
         if use.right in allowed or AclOperation.ALL in allowed:
-            return Diagnosis(Verdict.YES, name, f"{_said(use.right)} is permitted")
-        return Diagnosis(Verdict.NO, name, f"{_said(use.right)} is not permitted: {_grant(use)}")
+            return Diagnosis(Answer.YES, name, f"{_said(use.right)} is permitted")
+        return Diagnosis(Answer.NO, name, f"{_said(use.right)} is not permitted: {_grant(use)}")
 
-    def _settings(self, name: str, use: Use, described: TopicDescription) -> Diagnosis:
+    def _settings(self, name: str, use: TopicUse, described: TopicDescription) -> Diagnosis:
         name = f"settings of {name}"
         resource = ConfigResource(ConfigResource.Type.TOPIC, use.topic)
         (asked,) = self._admin.describe_configs([resource], request_timeout=_PATIENCE).values()
         if _failure(asked):
             detail = f"not shown to this user: grant DescribeConfigs on {use.topic} to have them examined"
-            return Diagnosis(Verdict.NOTE, name, detail)
+            return Diagnosis(Answer.NOTE, name, detail)
         actual = {key: str(entry.value) for key, entry in asked.result().items()}
         problems = _differences(actual, use.wanted.config)
         partitions = len(described.partitions)
         if problems:
             remedy = f"unless you want it so, alter {use.topic} by kafka-configs"
-            return Diagnosis(Verdict.NOTE, name, f"{'; '.join(problems)}: {remedy}")
-        return Diagnosis(Verdict.YES, name, f"{partitions} partitions, kept {_hours(actual['retention.ms'])}")
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._errors.append(error.str())
+            return Diagnosis(Answer.NOTE, name, f"{'; '.join(problems)}: {remedy}")
+        return Diagnosis(Answer.YES, name, f"{partitions} partitions, kept {_hours(actual['retention.ms'])}")
 
 
-def frames_use(configuration: Configuration, right: AclOperation) -> Use:
-    """Return how a process uses the topic of frames."""
+def frames_use(configuration: Configuration, right: AclOperation) -> TopicUse:
+    """Return the use of the frames topic by a process with a right."""
     name = configuration.frames_topic
-    return Use(name, right, frames_topic(name, configuration.topics))
+    return TopicUse(name, right, frames_topic(name, configuration.topics))
 
 
-def findings_use(configuration: Configuration) -> Use:
-    """Return how the query uses the topic of findings."""
+def findings_use(configuration: Configuration) -> TopicUse:
+    """Return the query's use of the findings topic."""
     name = configuration.findings_topic
-    return Use(name, AclOperation.WRITE, findings_topic(name, configuration.topics))
+    return TopicUse(name, AclOperation.WRITE, findings_topic(name, configuration.topics))
 
 
-def quarantine_use(configuration: Configuration) -> Use:
-    """Return how the query uses the topic of the quarantine."""
+def quarantine_use(configuration: Configuration) -> TopicUse:
+    """Return the query's use of the quarantine topic."""
     name = configuration.quarantine_topic
-    return Use(name, AclOperation.WRITE, quarantine_topic(name, configuration.topics))
-
-
-def _connect(host: str, port: int) -> str:
-    """Say why no TCP connection is possible; "" if one is."""
-    try:
-        socket.create_connection((host, port), _CONNECT_SECONDS).close()
-    except OSError as error:
-        return f"cannot connect to {address_text(host, port)} ({error.strerror or error})"
-    return ""
+    return TopicUse(name, AclOperation.WRITE, quarantine_topic(name, configuration.topics))
 
 
 def _failure(asked: Future[Any]) -> KafkaError | None:
@@ -152,7 +131,7 @@ def _failure(asked: Future[Any]) -> KafkaError | None:
 
 
 def _differences(actual: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Say what of a topic is other than kipwatch would create it, and matters."""
+    """Describe settings of a topic that differ from those kipwatch creates it with, and matter."""
     found = []
     is_compacted, shall_be = ("compact" in each["cleanup.policy"] for each in (actual, wanted))
     if is_compacted and not shall_be:
@@ -176,5 +155,5 @@ def _said(right: AclOperation) -> str:
     return str(right.name).capitalize()
 
 
-def _grant(use: Use) -> str:
+def _grant(use: TopicUse) -> str:
     return f"grant {_said(use.right)} on {use.topic} (docs/run.md lists the ACLs)"

@@ -1,1 +1,1 @@
-"""Packets to the frames topic: live capture, capture files, relays, publishing, shedding."""
+"""Captures, live or from files, to the frames topic."""

@@ -1,30 +1,127 @@
-"""Reads one capture file or stream: pcap or pcapng, plain or compressed."""
+"""One stream of packets, of a file or standard input: pcap or pcapng, plain or compressed (gzip, zstd).
+
+Both formats and both compressions are recognised by their first bytes. A feeder follows a pipe as its bytes
+arrive, and ends when it is stopped, even if no more arrive; everybody else may read a pipe more than once.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import select
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+import zstandard
 
 from decoders.tls.key_log import KeyLog
-from decoders.wire.capture_file import read_capture
-from decoders.wire.columnar.capture_batches import read_batches
-from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.packets import PacketBatch, read_batches
 from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapError
-from streaming.feeder.compression import CompressionError, decompressed
+from decoders.wire.pcap import PcapError, read_capture
+from streaming.feeder.pipe import is_pipe, open_pipe, pipe_descriptor, shown
 from streaming.user_error import UserError
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_PIECE = 4096
+"""Compressed bytes to read at a time; they may decompress to megabytes."""
 _MAGIC_SIZE = 4
+POLL_MILLISECONDS = 50
+
+
+class CompressionError(ValueError):
+    """Compressed bytes that are damaged."""
+
+
+class _FileMember(Protocol):
+    """The decompressor of one member of a file. A file may consist of several members."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _gzip() -> _FileMember:
+    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+
+
+def _zstd() -> _FileMember:
+    return cast("_FileMember", zstandard.ZstdDecompressor().decompressobj())
+
+
+_MEMBERS: dict[bytes, Callable[[], _FileMember]] = {b"\x1f\x8b": _gzip, b"\x28\xb5\x2f\xfd": _zstd}
+
+
+class Decompressed(io.RawIOBase):
+    """Decompresses a source while it is read. Reading raises CompressionError for damaged bytes."""
+
+    def __init__(self, source: io.BufferedIOBase, start: bytes, member: Callable[[], _FileMember]) -> None:
+        """`start` holds the bytes already read from `source`; `member` makes a decompressor."""
+        self._source = source
+        self._compressed = start
+        self._new_member = member
+        self._member: _FileMember | None = None
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Read at least one byte into a buffer. Returns 0 only at the end."""
+        while not self._ready and self._refill():
+            pass
+        target = memoryview(buffer).cast("B")
+        size = min(len(target), len(self._ready))
+        target[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the source ended inside a member."""
+        return self._member is not None
+
+    def _refill(self) -> bool:
+        """Decompress one piece. Returns False at the end of the source."""
+        piece = self._compressed or self._source.read1(_PIECE)
+        if not piece:
+            return False
+        self._member = self._member or self._new_member()
+        try:
+            self._ready = memoryview(self._member.decompress(piece))
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise CompressionError(f"damaged compression: {error}") from error
+        self._compressed = self._member.unused_data
+        if self._member.eof:
+            self._member = None
+        return True
+
+
+def decompressed(source: io.BufferedIOBase, start: bytes) -> Decompressed | None:
+    """Decompress a source of which `start` was already read. Returns None if it is not compressed."""
+    for magic, member in _MEMBERS.items():
+        if start.startswith(magic):
+            return Decompressed(source, start, member)
+    return None
+
+
+class TruncatedCaptureError(UserError):
+    """The capture ends inside a packet. Raised after all complete packets were read."""
 
 
 class CaptureStream:
-    """The packets of a stream. Raises UserError, which names it, if it is no capture or is damaged.
+    """Reads the packets of a stream and adds its secrets of TLS to `key_log`.
 
-    A further iteration continues after the last packet, for a file that grows and is not compressed. Secrets
-    of TLS that it holds are added to `key_log`.
+    Iterating again continues after the last packet, so that an uncompressed file can be followed. Raises
+    UserError, which gives `name`, if the stream is no capture or is damaged.
     """
 
     def __init__(self, stream: BinaryIO, name: str, key_log: KeyLog | None = None) -> None:
@@ -66,13 +163,64 @@ class CaptureStream:
 
 @contextmanager
 def open_file(path: Path, key_log: KeyLog | None = None) -> Iterator[CaptureStream]:
-    """Open a capture file, whose secrets of TLS are added to `key_log`.
+    """Open a capture file or a pipe; its secrets of TLS are added to `key_log`.
 
     Raises UserError if it cannot be read or is no capture.
     """
     try:
-        stream = path.open("rb")
+        stream: BinaryIO = open_pipe(path) if is_pipe(path) else path.open("rb")
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {shown(path)}: {error.strerror or error}") from error
     with stream:
-        yield CaptureStream(stream, str(path), key_log)
+        yield CaptureStream(stream, shown(path), key_log)
+
+
+def check_complete(truncated: bool, name: str) -> None:
+    """Raise TruncatedCaptureError if a capture that was read to its end is `truncated`."""
+    if truncated:
+        raise TruncatedCaptureError(f"{name} ends inside a packet; all complete packets were read")
+
+
+def follow_pipe(
+    path: Path, is_stopping: Callable[[], bool], idle: Callable[[], None], key_log: KeyLog | None = None
+) -> Iterator[PacketBatch]:
+    """Yield the packets of a pipe as they arrive, as `tcpdump -w -` writes them; `-` is standard input.
+
+    Ends when `is_stopping` returns True. Calls `idle` every 50 ms while no bytes arrive. Adds secrets of TLS
+    to `key_log`. Raises UserError like `open_capture`.
+    """
+    raw = _Bytes(pipe_descriptor(path), is_stopping, idle)
+    try:
+        stream = CaptureStream(io.BufferedReader(raw), shown(path), key_log)
+    except UserError:
+        if is_stopping():
+            return
+        raise
+    yield from stream.batches(raw.has_more)
+    if not is_stopping():
+        check_complete(stream.truncated, shown(path))
+
+
+class _Bytes(io.RawIOBase):
+    """Reads a descriptor until it ends or `is_stopping` returns True."""
+
+    def __init__(self, descriptor: int, is_stopping: Callable[[], bool], idle: Callable[[], None]) -> None:
+        self._descriptor, self._is_stopping, self._idle = descriptor, is_stopping, idle
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        """Wait for bytes and read those available. Returns 0 at the end."""
+        while not self._is_stopping():
+            if self._poll.poll(POLL_MILLISECONDS):
+                return os.readv(self._descriptor, [buffer])
+            self._idle()
+        return 0
+
+    def has_more(self) -> bool:
+        """Whether a read would return at once."""
+        return bool(self._poll.poll(0))

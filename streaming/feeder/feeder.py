@@ -1,11 +1,21 @@
-"""The feeder: reads packets and publishes records, until the source ends or it is stopped."""
+"""The feeder: reads packets and publishes records, until the source ends or it is stopped.
+
+Each batch of packets passes, in this order: secrets of TLS that have appeared meanwhile, removal of unwatched
+traffic, the tracker (packets to frames), the cutter (what of a frame may be kept), the outlet. Between
+batches the feeder polls the outlet, and twice a second updates its metrics and looks for ports that carry
+nothing readable. A live capture also publishes heartbeats: records of how far its clock has advanced.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,44 +23,71 @@ from prometheus_client import CollectorRegistry
 
 from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.columnar.cutting import ColumnarCutter
+from decoders.frame.record import Endpoint, Kind, Record
+from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.recorder import ShownClient, as_it_is
+from decoders.wire.segment import SocketAddress
 from streaming.feeder.capture import InterfaceCapture
-from streaming.feeder.excluded_traffic import ExcludedTraffic
+from streaming.feeder.fair_share import GIVEN_UP_FOR, FairShares
 from streaming.feeder.feeder_metrics import FeederMetrics
-from streaming.feeder.heartbeat import INTERVAL, FeederHeartbeats
 from streaming.feeder.key_log_files import FollowedKeyLogs
 from streaming.feeder.outlet import Outlet
-from streaming.feeder.own_traffic import OwnTraffic
-from streaming.feeder.port_watch import ANY_PORT, PortWatch
-from streaming.feeder.tls_watch import TlsWatch
+from streaming.feeder.port_watch import ANY_PORT, PortWatch, TlsWatch
+from streaming.feeder.unwatched_traffic import ExcludedTraffic, OwnTraffic
 from streaming.log import FEEDER_LOG
+from streaming.settings.confidential import open_private, pseudonyms_of
 from streaming.settings.configuration import Configuration
-from streaming.settings.private_file import open_private
-from streaming.settings.pseudonyms import pseudonyms_of
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
+HEARTBEAT_INTERVAL = 5.0
+"""Seconds between two heartbeats."""
+_NO_ENDPOINT = Endpoint("0.0.0.0:0")
 DRAIN_SECONDS = 10.0
-"""How long a stopping feeder continues to read packets that were captured before the stop."""
+"""How long a stopping feeder may take to read the packets that were captured before the stop."""
 FLUSH_SECONDS = 30.0
-"""How long the feeder waits at the end for Kafka to accept the remaining records."""
+"""How long a stopping feeder waits for Kafka to accept the remaining records."""
 METRICS_INTERVAL = 0.5
 STUCK_AFTER = 60.0
 """Seconds that one batch may take before the feeder counts as unhealthy."""
 
 Batches = Iterator[PacketBatch]
-"""A source: batches of packets; an empty one if there were none for a moment."""
+"""A source: batches of packets, an empty one after a moment without any."""
+
+
+class FeederHeartbeats:
+    """Makes the heartbeats of one run. They share a connection ID that no connection has."""
+
+    def __init__(self, run: int, cluster: str, feeder: str) -> None:
+        self._run, self._cluster, self._feeder = run, cluster, feeder
+        self._numbers = itertools.count(1)
+        named = "\0".join(("heartbeat", cluster, feeder, str(run)))
+        self._connection = hashlib.blake2b(named.encode(), digest_size=16).digest()
+
+    def at(self, captured_at: int) -> Record:
+        """Make a heartbeat: all packets captured before `captured_at` (ns since the epoch) were read."""
+        return Record(
+            kind=Kind.HEARTBEAT,
+            connection=self._connection,
+            run=self._run,
+            sequence=next(self._numbers),
+            captured_at=captured_at,
+            client=_NO_ENDPOINT,
+            server=_NO_ENDPOINT,
+            cluster=self._cluster,
+            feeder=self._feeder,
+        )
 
 
 class Feeder:
     """One run of the feeder over one source.
 
-    With a live `capture`, drops are counted and heartbeats publish its clock. `own` removes the feeder's own
-    connections. TLS is decrypted with the secrets of `key_logs`. Setting `stopping` makes `run` finish.
+    With a live `capture`, its drops are counted and its clock is published. `own` removes the feeder's own
+    connections. `key_logs` has the secrets of TLS. Set `stopping` to make `run` finish.
     """
 
     def __init__(
@@ -65,29 +102,32 @@ class Feeder:
         stopping: threading.Event | None = None,
     ) -> None:
         cluster, feeder = configuration.cluster, configuration.feeder
-        self._schemas = load_schemas(configuration.schemas)
+        self.schemas = load_schemas(configuration.schemas)
+        self._shown_client = _shown_client(configuration)
         self._tracker = ColumnarTracker(
-            self._schemas,
+            self.schemas,
             ports=configuration.ports,
             run=run,
+            secret=secrets.token_bytes(),
             cluster=cluster,
             feeder=feeder,
             max_frame=configuration.max_request_bytes,
             excludes_client=configuration.excludes_client,
             key_log=key_logs.key_log if key_logs else None,
-            shown_client=_shown_client(configuration),
+            shown_client=self._shown_client,
         )
-        self._cutter = ColumnarCutter(self._schemas)
+        self._cutter = ColumnarCutter(self.schemas)
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)
-        # Compile before packets arrive, and before the process changes to a user who may not write the cache.
+        # Compile before packets arrive, and before a change to a user who may not write the cache.
         self._cutter.cut(self._tracker.feed(PacketBatch.of([])))
         write_block([self._heartbeats.at(0)])
-        self._metrics = FeederMetrics(version=version("kipwatch"), kafka=self._schemas.release)
+        self._metrics = FeederMetrics(version=version("kipwatch"), kafka=self.schemas.release)
         self._save = save
         self._writer: PcapWriter | None = None
         self._capture = capture
         self._excluded = ExcludedTraffic(configuration.excluded_networks)
         self._own = own
+        self._fair_shares = FairShares(configuration.ports) if capture else None
         self._key_logs = key_logs
         self._port_watch = PortWatch(_source(configuration, capture))
         self._tls_watch = TlsWatch()
@@ -115,22 +155,22 @@ class Feeder:
         return self._tracker.port_ledgers or {ANY_PORT: self._tracker.ledger}
 
     def is_healthy(self) -> bool:
-        """Whether no batch is stuck; waiting for packets is healthy."""
+        """Whether no batch is stuck. Waiting for packets is healthy."""
         busy_since = self._busy_since
         return busy_since is None or time.monotonic() - busy_since < STUCK_AFTER
 
     def is_ready(self) -> bool:
-        """Whether it runs, and the outlet accepts records without delay."""
+        """Whether the feeder runs and the outlet accepts records without delay."""
         return self._running and self._outlet.is_accepting
 
     def waits(self) -> bool:
-        """Note that the publisher waits for Kafka, which is healthy; returns whether to go on waiting."""
+        """Note that the publisher waits for Kafka, which is healthy. Returns whether to go on waiting."""
         self._busy_since = time.monotonic()
         self._measure_if_due()
         return not self._stopping.is_set()
 
     def idle(self) -> None:
-        """Do what is due while the source waits for packets. Raises UserError if none can be published."""
+        """Do what is due while the source waits. Raises UserError if no record can be published."""
         self._poll_outlet()
         self._measure_if_due()
 
@@ -151,11 +191,11 @@ class Feeder:
                 if self._is_done(packets):
                     break
         finally:
-            # If the source fails, what was read before is published nevertheless.
+            # Also if the source fails: publish what was read before.
             self._finish()
 
     def _is_done(self, packets: PacketBatch) -> bool:
-        """Whether to stop now: all packets captured before the stop are read, or that takes too long."""
+        """Whether to stop now: the packets captured before the stop are read, or reading takes too long."""
         if not self._stopping.is_set() or self._capture is None:
             return self._stopping.is_set()
         if self._stopped_at is None:
@@ -175,11 +215,23 @@ class Feeder:
         if self._save is not None:
             self._write(packets, self._save)
         others = self._own.without_own(packets, ledger) if self._own else packets
-        self._outlet.publish_batch(self._cutter.cut(self._tracker.feed(others)))
-        if self._capture and time.monotonic() - self._heartbeat_at > INTERVAL:
+        self._outlet.publish_batch(self._cutter.cut(self._tracked(others)))
+        if self._capture and time.monotonic() - self._heartbeat_at > HEARTBEAT_INTERVAL:
             self._heartbeat_at = time.monotonic()
             read_until = int(packets.captured_at[-1]) if packets.size else time.time_ns()
             self._outlet.publish(self._heartbeats.at(read_until))
+
+    def _tracked(self, packets: PacketBatch) -> FrameBatch:
+        if self._fair_shares is None:
+            return self._tracker.feed(packets)
+        begun = time.monotonic()
+        packets = self._fair_shares.without_given_up(packets, self._tracker.ledger, begun)
+        batch, now = self._tracker.feed(packets), time.monotonic()
+        for network in self._fair_shares.note(self._tracker.slow_sockets, packets.size, now - begun, now):
+            shown = self._shown_client(SocketAddress(network.network_address.packed, 0))
+            client = f"{ip_address(shown.address)}/{network.prefixlen}"
+            FEEDER_LOG.warning("given-up", client=client, seconds=GIVEN_UP_FOR)
+        return batch
 
     def _write(self, packets: PacketBatch, save: BinaryIO) -> None:
         try:
@@ -208,6 +260,8 @@ class Feeder:
         ledger = self._tracker.ledger
         self._metrics.account_bytes(ledger.fates())
         self._metrics.account_packets(ledger.packets, opaque_connections=ledger.opaque_connections)
+        self._metrics.account_evictions(self._tracker.evicted)
+        self._metrics.account_contradictions(ledger.contradictions)
         self._metrics.account_tls(ledger.tls)
         self._metrics.account_ports(self._port_ledgers)
         if not self._stopping.is_set():
@@ -225,7 +279,7 @@ class Feeder:
         if self._key_logs:
             self._key_logs.poll()
         self._outlet.publish_batch(self._cutter.cut(self._tracker.finish()))
-        # Before the flush, which reads no packets: drops during the flush do not count.
+        # Measure before the flush, which reads no packets, so that drops during the flush do not count.
         self._measure()
         left = self._outlet.flush(FLUSH_SECONDS)
         self._account_records()

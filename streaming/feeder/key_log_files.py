@@ -1,4 +1,19 @@
-"""Key log files: read once for a capture, or followed while they grow and are rotated."""
+"""Key log files: read once for a capture, or followed while they grow and are rotated.
+
+A followed file is closed or open. Each `poll` makes the transitions that apply and calls `say` with their
+events; an event of trouble is repeated only after another event.
+
+    state    at a poll                                              next     event
+    closed   there is no file                                       closed   key-log-missing
+             it cannot be opened, or is no regular file             closed   key-log-unreadable
+             there is a regular file: it is read from its start     open     key-log-read, key-log-exposed
+    open     it has grown: the new lines are read                   open
+             the bytes before the place of reading have changed:    open     key-log-truncated
+             it is read from its start
+             its path is gone: it is read on                        open     key-log-missing
+             its path leads to another file: it is read to its      as from  as from
+             end and closed                                         closed   closed
+"""
 
 from __future__ import annotations
 
@@ -13,11 +28,11 @@ from decoders.tls.key_log import KeyLog
 from streaming.user_error import UserError
 
 CHUNK: Final = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes to read at once."""
 TAIL: Final = 256
-"""Bytes before the place of reading. If others are there later, the file was truncated and has regrown."""
+"""How many bytes before the place of reading are remembered. If they change, the file was truncated."""
 Say = Callable[[str, Path, str], None]
-"""Called with the name of an event, the file, and a line that says what happened and what to do."""
+"""Takes the name of an event, the file, and a line that tells what happened and what to do."""
 
 
 def read_key_logs(paths: Sequence[Path]) -> KeyLog:
@@ -35,7 +50,7 @@ def read_key_logs(paths: Sequence[Path]) -> KeyLog:
 
 
 def exposed_key_logs(paths: Sequence[Path]) -> list[str]:
-    """Return a line for each key log that every user of this host can read."""
+    """Return a warning for each key log that every user of this host can read."""
     return [_exposure(path) for path in paths if path.is_file() and _is_exposed(path.stat().st_mode)]
 
 
@@ -48,11 +63,9 @@ def _exposure(path: Path) -> str:
 
 
 class FollowedKeyLogs:
-    """Key logs that JVMs and clients go on writing: `poll` adds what is new to `key_log`.
+    """Follows key logs that JVMs and clients go on writing. `poll` adds new secrets to `key_log`.
 
-    A file that does not exist is awaited. One that is replaced is read to its end and then anew, one that is
-    truncated is read anew, also if it has grown since to more than it was. `say` is called when a file is
-    opened or read anew, and once for each trouble of it. `key_log` may hold secrets already.
+    `key_log` may hold secrets already.
     """
 
     def __init__(self, paths: Sequence[Path], say: Say, key_log: KeyLog | None = None) -> None:
@@ -71,14 +84,14 @@ class FollowedKeyLogs:
 
 
 class _FollowedFile:
-    """One of the files, and how far it has been read."""
+    """One followed file, and how far it has been read."""
 
     def __init__(self, path: Path, key_log: KeyLog, say: Say) -> None:
         self._path, self._key_log, self._say = path, key_log, say
         self._descriptor: int | None = None
         self._position = 0
         self._tail = b""
-        self._told = ""
+        self._last_event = ""
 
     def poll(self) -> None:
         try:
@@ -90,10 +103,10 @@ class _FollowedFile:
                 self._open_if_needed()
                 self._read_new()
         except FileNotFoundError:
-            self._tell("key-log-missing", f"{self._path} does not exist: it is read when it does")
+            self._report("key-log-missing", f"{self._path} does not exist: it is read when it does")
         except OSError as error:
             message = f"cannot read {self._path}: {error.strerror}; what it logs now is not decrypted"
-            self._tell("key-log-unreadable", message)
+            self._report("key-log-unreadable", message)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -104,14 +117,14 @@ class _FollowedFile:
     def _open_if_needed(self) -> None:
         if self._descriptor is not None:
             return
-        # Opening a pipe without a writer would wait.
+        # Non-blocking, because opening a pipe without a writer would wait.
         self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._position, self._tail = 0, b""
         mode = os.fstat(self._descriptor).st_mode
         if not stat.S_ISREG(mode):
             self.close()
             raise OSError(errno.EINVAL, "it is no regular file")
-        self._tell("key-log-read", f"{self._path} is read")
+        self._report("key-log-read", f"{self._path} is read")
         if _is_exposed(mode):
             self._say("key-log-exposed", self._path, _exposure(self._path))
 
@@ -127,7 +140,7 @@ class _FollowedFile:
             self._key_log.add(text, str(self._path))
 
     def _is_truncated(self) -> bool:
-        """Whether other bytes, or none, are now where reading stopped. Lines of secrets never repeat."""
+        """Whether the bytes before the place of reading have changed. Lines of secrets never repeat."""
         assert self._descriptor is not None
         size = len(self._tail)
         return os.pread(self._descriptor, size, self._position - size) != self._tail
@@ -141,7 +154,7 @@ class _FollowedFile:
         assert self._descriptor is not None
         return not os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
 
-    def _tell(self, event: str, message: str) -> None:
-        if self._told != event or event == "key-log-read":
-            self._told = event
+    def _report(self, event: str, message: str) -> None:
+        if self._last_event != event or event == "key-log-read":
+            self._last_event = event
             self._say(event, self._path, message)

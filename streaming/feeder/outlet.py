@@ -1,4 +1,4 @@
-"""Outlets of the feeder: what they have in common, and the dry run, which prints records."""
+"""Where the feeder puts its records: Kafka (`publisher`), or standard output in a dry run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ARROWS = {Direction.TO_BROKER: "→", Direction.TO_CLIENT: "←", Direction.NON
 
 
 class Outlet(Protocol):
-    """A destination of records: Kafka or, in a dry run, standard output."""
+    """A destination of records."""
 
     def publish(self, record: Record) -> None:
         """Publish a record."""
@@ -22,10 +22,10 @@ class Outlet(Protocol):
         """Publish all records of a batch, polling in between."""
 
     def poll(self) -> None:
-        """Process delivery reports; to be called often."""
+        """Do what is due, such as processing delivery reports. Call it often."""
 
     def flush(self, seconds: float) -> int:
-        """Publish all waiting records, within a time limit. Returns how many remain."""
+        """Publish all waiting records, for at most `seconds`. Returns how many remain."""
 
     @property
     def is_accepting(self) -> bool:
@@ -37,15 +37,15 @@ class Outlet(Protocol):
 
     @property
     def shed_bytes(self) -> int:
-        """Bytes of records that were shed."""
+        """Bytes of the records that were shed."""
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of records that wait."""
+        """Bytes of the records that wait."""
 
     @property
     def fatal(self) -> str:
-        """Why no record can be published any more, and what to do; "" while records can be."""
+        """Why no record can be published any more, and what to do. "" while records can be published."""
 
 
 class DryRun:

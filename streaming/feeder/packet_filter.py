@@ -1,7 +1,7 @@
 """The packet filter that the kernel runs on an interface: classic BPF for TCP ports.
 
-The machine is described at https://www.kernel.org/doc/html/latest/networking/filter.html. Jumps name labels
-here; `assemble` turns them into distances.
+Instructions refer to each other by labels, which `assemble` turns into relative jumps. The machine is
+described at https://www.kernel.org/doc/html/latest/networking/filter.html.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MAX_PORTS = 50
 MAX_NETWORKS = 40
 """A program has at most 4,096 instructions, and each IPv6 network takes up to 78."""
 EXCLUDED_BYTES = 142
-"""Bytes of an excluded packet that are captured, to count it: the longest Ethernet, IP and TCP headers."""
+"""Bytes to capture of an excluded packet, for counting: the longest Ethernet, IP and TCP headers."""
 ACCEPTED_BYTES = 0x40000
-"""Bytes of an accepted packet that are captured: more than any packet has."""
+"""Bytes to capture of an accepted packet: more than any packet has."""
 
 LOAD_WORD = 0x20
 LOAD_BYTE = 0x30
@@ -30,7 +30,7 @@ LOAD_IP_HEADER_LENGTH = 0xB1
 """Sets the index to four times the low half of a byte."""
 AND = 0x54
 JUMP = 0x05
-"""Unconditional; the only jump of any distance."""
+"""Unconditional, and the only jump without a limit of distance."""
 JUMP_IF_EQUAL = 0x15
 JUMP_IF_ANY_BIT = 0x45
 RETURN = 0x06
@@ -56,7 +56,7 @@ class BpfInstruction(NamedTuple):
 
 
 class LabelledInstruction(NamedTuple):
-    """An instruction whose jumps name labels, "" for the next instruction; `label` is its own label."""
+    """An instruction that jumps to labels, "" for the next instruction; `label` is its own."""
 
     code: int
     operand: int = 0
@@ -70,10 +70,10 @@ def tcp_ports_filter(
 ) -> list[BpfInstruction]:
     """Accept TCP over IPv4 and IPv6 from or to any of the ports, or all TCP if there are none.
 
-    Only the first fragment of a packet has ports: the others are rejected. Packets with IPv6 extension
-    headers are accepted, since the filter does not parse those. Packets from or to the networks `excluded`,
-    of which the first MAX_NETWORKS are regarded, are cut behind their headers. Raises ValueError for more
-    than MAX_PORTS ports, and for link layers other than Ethernet and raw IP.
+    Rejects all but the first fragment of a packet, since later ones have no ports. Accepts packets with IPv6
+    extension headers, which the filter does not parse. Cuts packets from or to the first MAX_NETWORKS of
+    `excluded` behind their headers. Raises ValueError for more than MAX_PORTS ports, and for link layers
+    other than Ethernet and raw IP.
     """
     if len(ports) > MAX_PORTS:
         raise ValueError(f"a filter accepts at most {MAX_PORTS} ports, not {len(ports)}")
@@ -103,7 +103,7 @@ def _ethernet_checks(checks: _IpChecks) -> Iterator[LabelledInstruction]:
 
 
 class _IpChecks(NamedTuple):
-    """What is checked of a packet, wherever its IP header is."""
+    """The checks of IP and TCP headers, at any offset of the IP header."""
 
     ports: Collection[int]
     excluded: Sequence[Network]
@@ -128,7 +128,7 @@ class _IpChecks(NamedTuple):
         yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
         yield from _port_checks(self.ports, LOAD_HALF, ip + 40, accept6, reject)
         yield LabelledInstruction(RETURN, 0, label=reject)
-        # A conditional jump does not reach beyond many networks.
+        # Unconditional jumps: conditional ones do not reach across many networks.
         for accept in (accept4, accept6):
             yield LabelledInstruction(JUMP, when_true=f"{accept}, unless excluded", label=accept)
         yield from self._addresses(IPv4Network, f"{accept4}, unless excluded", ip + 12)
@@ -137,7 +137,7 @@ class _IpChecks(NamedTuple):
     def _addresses(self, version: type[Network], label: str, at: int) -> Iterator[LabelledInstruction]:
         """Accept the packet whose addresses begin at byte `at`, or cut it if one of them is excluded.
 
-        Loads of single bytes only hold labels.
+        Some loads of single bytes have no other purpose than to carry a label.
         """
         networks = [network for network in self.excluded if isinstance(network, version)]
         yield LabelledInstruction(LOAD_BYTE, at, label=label)
@@ -148,7 +148,7 @@ class _IpChecks(NamedTuple):
 
 
 def _network_check(network: Network, at: int, differs: str) -> Iterator[LabelledInstruction]:
-    """Cut the packet if the address at byte `at` is in a network, else go on at the label `differs`."""
+    """Cut the packet if the address at byte `at` is in the network, else jump to the label `differs`."""
     words = zip(
         struct.iter_unpack(">I", network.netmask.packed),
         struct.iter_unpack(">I", network.network_address.packed),
@@ -174,7 +174,7 @@ def _port_checks(
 
 
 def assemble(steps: Iterable[LabelledInstruction]) -> list[BpfInstruction]:
-    """Replace labels by distances."""
+    """Turn labels into relative jumps."""
     program = list(steps)
     places = {step.label: place for place, step in enumerate(program) if step.label}
 

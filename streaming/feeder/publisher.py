@@ -1,46 +1,139 @@
-"""Publishes records to Kafka in blocks, those of a connection in order, exactly once.
+"""Publishes records to Kafka in blocks: each record exactly once, those of a connection in order.
 
-Records are collected until they fill a block for each partition, or some milliseconds have passed. While a
-broker is slow or unreachable, they wait in memory, without a limit of time and up to a limit of bytes;
-further ones are shed (see `shedding`). Publishing blocks only when there is no room for closings either; then
-the ring fills, and the kernel counts the packets that it drops.
+Records are collected for each partition until they fill a block, or `block_seconds` have passed. While a
+broker is slow or unreachable, blocks wait in memory, for any time and up to a limit of bytes; beyond it,
+records are shed (see `shedding`). Only if there is no room for the small records that are never shed does
+publishing block; then the ring of the capture fills, and the kernel counts the packets that it drops.
+
+The connection to Kafka is in none or several of these states. Its topic is looked after by `FramesTopic`,
+whose own states are in `streaming/broker/topics.py`.
+
+    state          begins when                      ends when                     in between
+    topic unknown  the publisher is made            the number of partitions is   all records are collected
+                                                    known: it is fixed then, as   together; publishing waits
+                                                    connections must keep their   while the buffer is full
+                                                    partitions
+    unreachable    no broker is left, the login     Kafka accepts a block         blocks wait; not ready
+                   fails, or Kafka refuses a block
+    overfull       the waiting records exceed 80 %  they are below 50 %: gaps     records are shed; not ready
+                   of the buffer                    replace what was shed
+    fatal          only a person can mend the       never                         nothing waits for Kafka; the
+                   topic, or librdkafka can no                                    feeder ends with the reason
+                   longer keep the order
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
 from decoders.frame.columnar.block import MOST_FRAMES, headers_of
 from decoders.frame.columnar.block_reading import read_block
-from decoders.frame.columnar.block_writing import Block
+from decoders.frame.columnar.block_writing import Block, BlockWriter
+from decoders.frame.columnar.joining import Joining
 from decoders.frame.record import Record
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.feeder.collected import Collected
 from streaming.feeder.shedding import Shedding
 from streaming.log import FEEDER_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 from streaming.user_error import UserError
 
+ROW_BYTES: Final = 128
+"""Approximate memory of a collected record, without its frame."""
 SHED_ABOVE, RECOVER_BELOW = 0.8, 0.5
-"""Shares of the buffer at which shedding begins and ends."""
+"""Shares of the buffer above which shedding begins, and below which it ends."""
 OVERHEAD = 512
-"""Approximate memory of a waiting block beside its own bytes."""
+"""Approximate memory of a waiting block, without its own bytes."""
 FLUSH_STEP = 0.2
-"""Seconds between two looks at the topic while the feeder waits for Kafka at its end."""
+"""Seconds between two checks of the topic while the feeder waits for Kafka."""
 
 CLIENT_ID = "kipwatch-feeder"
-"""The client ID of all Kafka clients of the feeder, by which another feeder may exclude them."""
+"""The client ID of all Kafka clients of the feeder. Another feeder may exclude them by it."""
 _DEFAULTS: Mapping[str, Setting] = {
     "client.id": CLIENT_ID,
-    # Blocks are compressed, and large enough for a request each.
+    # A block is compressed already, and large enough for a request of its own.
     "compression.type": "none",
     "linger.ms": 0,
 }
+
+
+class Collected:
+    """Collects records of each partition until they fill a block or have waited long enough.
+
+    Until the number of partitions is known, all records stay together.
+    """
+
+    def __init__(self, block_seconds: float, schemas: str) -> None:
+        """A block is due `block_seconds` after its first record. `schemas` is the digest of the feeder's."""
+        self._block_seconds, self._schemas = block_seconds, schemas
+        self._early = Joining()
+        self._writer: BlockWriter | None = None
+        self._since = np.empty(0)
+        """When the open block of each partition began; infinite without one."""
+        self._earliest = math.inf
+        """The earliest of these times."""
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return self._early.size + (self._writer.rows if self._writer else 0)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate memory of the records."""
+        content = self._early.bytes + (self._writer.bytes if self._writer else 0)
+        return content + self.records * ROW_BYTES
+
+    def begin(self, partitions: int) -> list[Block]:
+        """Begin a block for each of `partitions`. Returns blocks that are full at once."""
+        self._writer, self._since = BlockWriter(partitions, self._schemas), np.full(partitions, np.inf)
+        early, self._early = self._early, Joining()
+        return self._noted(self._writer.add(early.batch()))
+
+    def add(self, batch: FrameBatch) -> list[Block]:
+        """Add the records of a batch, whose memory may be reused afterwards. Returns full blocks."""
+        if self._writer is None:
+            self._early.add(batch)
+            return []
+        return self._noted(self._writer.add(batch))
+
+    def add_record(self, record: Record) -> list[Block]:
+        """Add a record. Returns full blocks."""
+        if self._writer is None:
+            self._early.add_record(record)
+            return []
+        return self._noted(self._writer.add_record(record))
+
+    def take_due(self) -> list[Block]:
+        """Return the blocks that are due."""
+        now = time.monotonic()
+        if self._writer is None or now - self._earliest < self._block_seconds:
+            return []
+        return self._noted(self._writer.take(now - self._since >= self._block_seconds))
+
+    def take(self) -> list[Block]:
+        """Return all blocks; none while the partitions are unknown."""
+        return self._noted(self._writer.take()) if self._writer else []
+
+    def drop(self) -> int:
+        """Drop the records that wait for partitions. Returns how many they are."""
+        dropped, self._early = self._early.size, Joining()
+        return dropped
+
+    def _noted(self, taken: list[Block]) -> list[Block]:
+        """Note which blocks were closed and which have begun. Returns `taken`."""
+        if self._writer:
+            if taken:
+                self._since[[block.partition for block in taken]] = np.inf
+            np.minimum(self._since, time.monotonic(), out=self._since, where=self._writer.waiting)
+            self._earliest = float(self._since.min())
+        return taken
 
 
 class Topic(Protocol):
@@ -48,18 +141,18 @@ class Topic(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions it has, 0 while that is not known."""
+        """The number of partitions, 0 while it is unknown."""
 
     def problem(self) -> str:
-        """Say why it cannot be published to; "" if it can, or that is not known. Called often."""
+        """Return why nothing can be published to it; "" if that is unknown or possible. Called often."""
 
 
 class Publisher:
-    """Publishes records to Kafka.
+    """The outlet of records to Kafka.
 
     `delivered` and `refused` count the records that Kafka accepted and finally refused, `shedding` those that
-    were never sent. `fatal` says why no record can be published any more and what to do, "" while records can
-    be.
+    were never sent. `fatal` tells why no record can be published any more and what to do, and is ""
+    otherwise.
     """
 
     def __init__(
@@ -72,32 +165,31 @@ class Publisher:
         *,
         topic: Topic,
         block_seconds: float = 0.1,
+        schemas: str = "",
     ) -> None:
-        """Connect. `name` is the topic's, `settings` are librdkafka's, as `kafka_client` describes them.
+        """Connect. `name` is the topic's; `kafka_client` describes `settings`, `schemas` is a digest.
 
-        `waits` is called repeatedly while there is no room, and returns whether to go on waiting. Records
-        wait `block_seconds` for others of their block. Raises UserError for settings that librdkafka refuses,
-        or that the publisher itself must set.
+        While there is no room, `waits` is called again and again, and returns whether to go on waiting.
+        Raises UserError for settings that librdkafka refuses, or that the publisher itself must set.
         """
         self.shedding = Shedding()
         self.delivered, self.refused = 0, 0
         self.fatal = ""
         self._name, self._buffer_bytes, self._waits = name, buffer_bytes, waits
         self._topic, self._partitions = topic, 0
-        """Set once: a connection must not change its partition."""
-        self._collected = Collected(block_seconds)
+        self._collected = Collected(block_seconds, schemas)
         self._queued_bytes = self._queued = 0
         self._overfull = self._unreachable = False
         self._logged: set[int] = set()
         """Codes of the errors that were logged since Kafka last accepted a record."""
         required = {
             "enable.idempotence": True,
-            # No record expires: the size of the buffer alone decides what is shed.
+            # Never expire: the size of the buffer alone decides what is shed.
             "message.timeout.ms": 0,
             "queue.buffering.max.kbytes": max(1, buffer_bytes // 1024),
             "queue.buffering.max.messages": max(1, buffer_bytes // OVERHEAD),
             "error_cb": self._on_error,
-            # Errors are logged by `_on_error`, each once.
+            # `_on_error` logs each error once.
             "log_level": 0,
         }
         self._producer = _producer(bootstrap, settings, required)
@@ -115,12 +207,12 @@ class Publisher:
 
     @property
     def shed_bytes(self) -> int:
-        """Bytes of the watched connections that were captured and not published."""
+        """Bytes of watched connections that were captured and are not published."""
         return self.shedding.bytes
 
     @property
     def waiting_bytes(self) -> int:
-        """Approximate memory of the records that wait, for their block or for Kafka."""
+        """Approximate memory of the records that wait, in blocks or for Kafka."""
         return self._queued_bytes + self._collected.bytes
 
     def publish(self, record: Record) -> None:
@@ -129,7 +221,7 @@ class Publisher:
             self._collect(admitted)
 
     def publish_batch(self, batch: FrameBatch) -> None:
-        """Collect or shed all records of a batch, polling in between."""
+        """Collect or shed the records of a batch, polling in between."""
         for number, part in enumerate(batch.parts(MOST_FRAMES)):
             if number:
                 self.poll()
@@ -141,7 +233,7 @@ class Publisher:
                 self._await_topic_if_full()
 
     def poll(self) -> None:
-        """Send what is due, process delivery reports, begin or end shedding. To be called often."""
+        """Send due blocks, process delivery reports, begin or end shedding. Call it often."""
         self._check_topic()
         self._send_all(self._collected.take_due())
         self._producer.poll(0)
@@ -152,9 +244,9 @@ class Publisher:
             self._recover()
 
     def flush(self, seconds: float) -> int:
-        """Wait until Kafka has all records, within a time limit. Returns how many remain.
+        """Wait until Kafka has all records, for at most `seconds`. Returns how many remain.
 
-        It ends at once when no record can be published any more.
+        Returns at once when no record can be published any more.
         """
         ends_at = time.monotonic() + seconds
         left = self._flush_until(ends_at)
@@ -196,7 +288,7 @@ class Publisher:
             self._await_topic()
 
     def _await_topic(self) -> None:
-        """Wait until the partitions of the topic are known; refuse what is collected if that is hopeless."""
+        """Wait until the partitions are known. If they never will be, refuse what was collected."""
         while not self._partitions and not self.fatal and self._waits():
             time.sleep(FLUSH_STEP)
             self._check_topic()

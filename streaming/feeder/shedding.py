@@ -1,9 +1,9 @@
 """Load shedding: which records are dropped while Kafka is too slow, and the gaps that replace them. Pure.
 
-While the queue is overfull, whole connections lose their payload: from the first frame that is shed, a
-connection publishes none until there is room again. Then a gap for each direction holds the number of missing
-bytes. It has the sequence of the latest record that was shed in that direction, so that sequences stay in
-order. Small records that keep state correct are published: closings and heartbeats of the feeder. A
+While the queue is overfull, whole connections lose their payload: once a frame of a connection is shed, all
+its frames are shed until there is room again. Then a gap for each direction states the number of missing
+bytes. A gap has the sequence of the last record that was shed in its direction, which keeps sequences in
+order. Small records that keep state correct are always published: closings, and heartbeats of the feeder. A
 connection that opens and closes while the queue is overfull is only counted.
 """
 
@@ -15,20 +15,20 @@ from collections.abc import Iterator
 from decoders.frame.record import NO_RECORD, Closing, Direction, Flag, Kind, Pairing, Record
 
 LENGTH_PREFIX = 4
-"""Bytes of the length before each frame, which are lost with it."""
+"""Bytes of the length before each frame, which is lost with the frame."""
 _FRAMES = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.SASL_TOKEN})
 
 
 @dataclasses.dataclass(slots=True)
 class _Shed:
-    """What a connection has lost so far; `opened` is its opening if that was shed, too."""
+    """What a connection has lost since it was last whole. `opened` is its opening, if that was shed."""
 
     opened: Record | None = None
     gaps: dict[Direction, Record] = dataclasses.field(default_factory=dict)
 
 
 class Shedding:
-    """Decides for each record what is published. `records` and `bytes` count what was shed."""
+    """Decides what is published in place of each record. `records` and `bytes` count what was shed."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -38,7 +38,7 @@ class Shedding:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no gap is due: unless the queue is overfull, a record is published unchanged."""
+        """Whether no gap is due, so that records pass unchanged unless the queue is overfull."""
         return not (self._shed or self._refused)
 
     def admit(self, record: Record, *, overfull: bool) -> list[Record]:
@@ -54,15 +54,15 @@ class Shedding:
         return [*self._replacements(record.connection), record]
 
     def recover(self) -> Iterator[Record]:
-        """Yield the records that stand for all that was shed, when there is room again."""
+        """Yield the records that replace all that was shed, now that there is room again."""
         for connection in list(self._shed):
             yield from self._replacements(connection)
 
     def refuse(self, record: Record) -> None:
-        """Note that Kafka finally refused a record; a gap replaces the next one of its direction.
+        """Note that Kafka finally refused a record, so that a gap replaces the next one of its direction.
 
-        That one is lost, too: the gap needs a sequence of its own, after all records published meanwhile. If
-        its opening was refused, a connection begins with gaps of unknown size.
+        The next record is sacrificed because the gap needs a sequence after all records published meanwhile.
+        After a refused opening, the connection begins with gaps of unknown size.
         """
         if record.kind in (Kind.HEARTBEAT, Kind.CLOSED):
             return
@@ -81,7 +81,7 @@ class Shedding:
             return []
         refused = {key for direction in Direction if (key := (record.connection, direction)) in self._refused}
         if refused:
-            # There is no sequence for a gap: the connection is evicted instead of closed.
+            # No later record gives its sequence to a gap, so the connection is evicted instead of closed.
             record = dataclasses.replace(record, closing=Closing.EVICTED)
             for key in refused:
                 del self._refused[key]
@@ -100,7 +100,7 @@ class Shedding:
         shed.gaps[record.direction] = _gap(record, lost)
 
     def _replacements(self, connection: bytes) -> list[Record]:
-        """Return the records that stand for what a connection has lost, and forget it."""
+        """Return the records that replace what a connection has lost, and forget the loss."""
         shed = self._shed.pop(connection, None)
         if shed is None:
             return []
@@ -109,7 +109,7 @@ class Shedding:
 
 
 def _size(record: Record) -> int:
-    """Return the bytes of the stream that are missing without a record."""
+    """Return how many bytes of the stream a record stands for."""
     return record.true_length + LENGTH_PREFIX * (record.kind in _FRAMES)
 
 

@@ -1,72 +1,117 @@
-"""Sources of packets: capture files and folders, and the run ID of each."""
+"""Capture files, pipes and folders of rotated files: their packets in order, and the run ID of each source.
+
+`tcpdump -C`, `tcpdump -G` and `dumpcap -b` rotate files. Those of a folder are ordered by their first
+packets: names wrap around in a ring, and file times change when files are copied. A file and its compressed
+copy count once. A packet's `position` includes the bytes of earlier files. Files of a folder that are no
+captures are left out and named, and all others are read.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.feeder.capture_stream import open_file
-from streaming.feeder.folder import CaptureFolder, first_packet
+from streaming.feeder.capture_stream import CaptureStream, check_complete, open_file
+from streaming.feeder.pipe import is_pipe, shown
 from streaming.user_error import UserError
 
+POLL_SECONDS = 0.5
+"""Seconds between two looks at a followed folder that holds nothing new."""
+_COMPRESSED = (".gz", ".zst")
 _DIGESTED = 1024 * 1024
 """Bytes at the start of a file that determine its run ID, together with its length."""
 
 
-class TruncatedCaptureError(UserError):
-    """The capture ends inside a packet. Raised after all complete packets were read."""
+class FileOrder(NamedTuple):
+    """Sort key of a file: the time of its first packet, in nanoseconds, then its name."""
+
+    first_captured_at: int
+    name: str
 
 
-class Capture(Protocol):
-    """Packets to read; after the iteration `truncated` says whether it ended inside one."""
+class CaptureFolder:
+    """Reads each packet of a folder's files once, in order. Adds secrets of TLS in the files to `key_log`.
 
-    @property
-    def truncated(self) -> bool:
-        """Whether the capture ended inside a packet."""
-        ...
+    `unread` says of each file that is no capture, or cannot be read, why it is left out.
+    """
+
+    def __init__(self, folder: Path, key_log: KeyLog | None = None) -> None:
+        """Raises UserError if the folder holds no packet."""
+        self.unread: list[str] = []
+        ordered = {order: path for path in _paths(folder) if (order := self._order(path))}
+        if not ordered:
+            problem = next(iter(self.unread), f"{folder} holds no capture with packets")
+            raise UserError(f"{problem}; name a capture or a folder of captures")
+        self.files = [ordered[order] for order in sorted(ordered)]
+        self.truncated = False
+        self._key_log = key_log
 
     def __iter__(self) -> Iterator[Packet]:
-        """Yield the packets in order. Raises UserError if the capture is damaged."""
-        ...
+        for batch in self.batches():
+            yield from batch.packets()
 
     def batches(self) -> Iterator[PacketBatch]:
-        """Yield the same packets in batches; each is valid until the next but one is read."""
-        ...
+        """Yield the packets in batches. A batch is valid until the next but one is read."""
+        before = 0
+        for path in self.files:
+            with open_file(path, self._key_log) as file:
+                yield from _shifted(before, file)
+                self.truncated |= file.truncated
+                before += file.position
+
+    def _order(self, path: Path) -> FileOrder | None:
+        try:
+            return _order(path)
+        except UserError as error:
+            self.unread.append(str(error))
+            return None
+
+
+Capture = CaptureStream | CaptureFolder
+"""An opened source. After its last packet, `truncated` says whether it ended inside a packet."""
 
 
 @contextmanager
 def open_capture(path: Path, key_log: KeyLog | None = None) -> Iterator[Capture]:
-    """Open a pcap or pcapng file, plain or compressed, or a folder of rotated ones.
+    """Open a pcap or pcapng file or pipe, plain or compressed, or a folder of rotated files.
 
-    Secrets of TLS that it holds are added to `key_log`.
-    Raises UserError if it cannot be read or is no capture, also while its packets are read, and at the end
-    TruncatedCaptureError if it ends inside a packet.
+    Adds secrets of TLS in the capture to `key_log`. Raises UserError, also while packets are read, if the
+    source cannot be read or is no capture, and TruncatedCaptureError at the end if it ends inside a packet.
+    If a folder also holds files that are no captures, raises UserError at the end, too.
     """
     if path.is_dir():
         folder = CaptureFolder(path, key_log)
         yield folder
-        check_complete(folder, f"a file in {path}")
+        check_complete(folder.truncated, f"a file in {path}")
+        if folder.unread:
+            raise UserError(f"{'; '.join(folder.unread)}; all other files were read")
         return
     with open_file(path, key_log) as file:
         yield file
-        check_complete(file, str(path))
+        check_complete(file.truncated, shown(path))
 
 
 def run_of_file(path: Path) -> int:
-    """Return the run ID of a file, which depends on its content: reading it again makes the same records.
+    """Return the run ID of a file, pipe or folder, so that reading it again makes the same records.
 
-    The run ID of a folder depends on its first packet, since its files may grow. Raises UserError if it
-    cannot be read.
+    The ID of a file depends on its size and its first MiB, that of a folder or pipe on its first packet,
+    because they may grow. Raises UserError if it cannot be read.
     """
     if path.is_dir():
-        first = first_packet(path)
+        first = next(iter(CaptureFolder(path)))
         return _run(first.data, first.captured_at)
+    if is_pipe(path):
+        with open_file(path) as file:
+            packet = next(iter(file), None)
+        return _run(packet.data, packet.captured_at) if packet else _run(b"", 0)
     try:
         with path.open("rb") as stream:
             return _run(stream.read(_DIGESTED), path.stat().st_size)
@@ -80,7 +125,73 @@ def _run(content: bytes, number: int) -> int:
     return int.from_bytes(digest.digest())
 
 
-def check_complete(capture: Capture, name: str) -> None:
-    """Raise TruncatedCaptureError if a capture that has been read ended inside a packet."""
-    if capture.truncated:
-        raise TruncatedCaptureError(f"{name} ends inside a packet; all complete packets were read")
+def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]:
+    """Yield the packets of a folder, then wait for new ones for ever. Yields an empty batch after each pause.
+
+    A file counts as complete when a later one exists. If a complete file ends inside a packet, or is damaged,
+    its complete packets are read and a warning goes to standard error. Files that are no captures are
+    ignored. Adds secrets of TLS in the files to `key_log`.
+    """
+    before, last = 0, None
+    while True:
+        found = _next(folder, last)
+        if found is None:
+            yield _pause()
+            continue
+        last, path = found
+        try:
+            with open_file(path, key_log) as file:
+                yield from _follow_file(folder, last, before, file)
+                before += file.position
+                if file.truncated:
+                    raise UserError(f"{path} ends inside a packet; all complete packets were read")
+        except UserError as error:
+            print(f"kipwatch: {error}", file=sys.stderr)
+
+
+def _follow_file(folder: Path, order: FileOrder, before: int, file: CaptureStream) -> Iterator[PacketBatch]:
+    while True:
+        # Check before reading the rest: once the next file exists, this one does not grow.
+        is_complete = _next(folder, order) is not None
+        yield from _shifted(before, file)
+        if is_complete:
+            return
+        yield _pause()
+
+
+def _shifted(before: int, file: CaptureStream) -> Iterator[PacketBatch]:
+    return (batch._replace(positions=before + batch.positions) for batch in file.batches())
+
+
+def _pause() -> PacketBatch:
+    time.sleep(POLL_SECONDS)
+    return PacketBatch.of([])
+
+
+def _next(folder: Path, last: FileOrder | None) -> tuple[FileOrder, Path] | None:
+    """Return the file after `last`, or the first file if `last` is None."""
+    later = {}
+    for path in _paths(folder):
+        with suppress(UserError, FileNotFoundError):
+            order = _order(path)
+            if order and (last is None or order > last):
+                later[order] = path
+    return min(later.items(), default=None)
+
+
+def _paths(folder: Path) -> list[Path]:
+    """List the files in reverse: a plain file follows its compressed copies and replaces them."""
+    try:
+        return sorted((path for path in folder.iterdir() if path.is_file()), reverse=True)
+    except OSError as error:
+        raise UserError(f"cannot read {folder}: {error.strerror}") from error
+
+
+def _order(path: Path) -> FileOrder | None:
+    """Return the sort key of a file, None if it has no packet yet. Raises UserError if it is no capture."""
+    if not path.stat().st_size:
+        return None
+    with open_file(path) as file:
+        first = next(iter(file), None)
+    name = path.with_suffix("").name if path.suffix in _COMPRESSED else path.name
+    return FileOrder(first.captured_at, name) if first else None

@@ -1,10 +1,10 @@
-"""What the decode stage passes to one bucket: the windows of its connections, packed for the way."""
+"""What the decode stage passes to one bucket: the packed windows of its connections."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from itertools import pairwise
-from typing import Any
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -12,79 +12,83 @@ import zstandard
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
-from decoders.frame.columnar.pieces import bounds_of
-from expectations.conversation.columnar.window_columns import FIELDS, WindowColumns
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import Window
+from decoders.memory import bounds_of
+from expectations.conversation.columnar.statement_columns import StatementColumns
+from expectations.conversation.columnar.window_columns import WindowColumns
+from expectations.conversation.statement_template import StatementTemplate
 from streaming.judging.quarantine import Quarantined
+from streaming.state.narrowing import Narrowed, narrowed, widened
 
 _Integers = NDArray[np.int64]
-_Numbers = tuple[int, str, bytes]
-"""Integers as what they are above the least of them: that, the dtype, and the rest."""
-_WIDTHS = ("u1", "<u2", "<u4", "<u8")
+TEMPLATES: Final = 10_000
+"""Unpacked templates that a worker keeps."""
 
 
 class PackedWindows(msgspec.Struct, array_like=True, gc=False):
-    """Windows for the way: the columns of `WindowColumns`, with the statements that they use, in order."""
+    """Windows as they travel between stages: the columns of `WindowColumns`, and the statements they use.
+
+    `of_windows` has a row of servers and one of the numbers of occurrences, `of_occurrences` has rows of
+    statements and of the lengths of beginnings, then those of `values`. `templates`, each packed, `texts` and
+    `own` are those of `StatementColumns`.
+    """
 
     ids: bytes
     clients: list[str]
     servers: list[tuple[str, str, int]]
-    server_of: _Numbers
-    counts: _Numbers
-    numbers: _Numbers
-    values: list[_Numbers]
+    of_windows: Narrowed
+    of_occurrences: Narrowed
     sources: list[str]
     beginnings: bytes
-    lengths: _Numbers
-    statements: list[Statement]
+    templates: list[bytes]
+    texts: list[str]
+    own: Narrowed
 
     @classmethod
     def of(cls, columns: WindowColumns) -> PackedWindows:
-        """Lay windows out for the way."""
+        """Pack windows."""
         used, numbers = np.unique(columns.numbers, return_inverse=True)
+        statements = columns.statements.chosen(used)
         return cls(
             columns.ids,
             list(columns.clients),
             list(columns.servers),
-            _narrowed(columns.server_of),
-            _narrowed(np.diff(columns.bounds)),
-            _narrowed(numbers),
-            [_narrowed(row) for row in columns.values],
+            narrowed(np.stack([columns.server_of, np.diff(columns.bounds)])),
+            narrowed(np.vstack([numbers, np.diff(columns.begins), columns.values])),
             list(columns.sources),
             columns.beginnings.tobytes(),
-            _narrowed(np.diff(columns.begins)),
-            [columns.statements[number] for number in used.tolist()],
+            [_ENCODER.encode(template) for template in statements.templates],
+            list(statements.texts),
+            narrowed(statements.columns),
         )
 
     def columns(self) -> WindowColumns:
-        """Return the windows as they were laid out; their statements are numbered anew."""
-        numbers = _widened(self.numbers)
-        values = np.empty((len(FIELDS), len(numbers)), np.int64)
-        for row, narrowed in zip(values, self.values, strict=True):
-            row[:] = _widened(narrowed)
+        """Return the windows that were packed; their statements are numbered anew."""
+        server_of, counts = widened(self.of_windows)
+        numbers, lengths, *_ = of_occurrences = widened(self.of_occurrences)
         return WindowColumns(
             self.ids,
             self.clients,
             self.servers,
-            _widened(self.server_of),
-            bounds_of(_widened(self.counts)),
+            server_of,
+            bounds_of(counts),
             numbers,
-            values,
+            of_occurrences[2:],
             self.sources,
             np.frombuffer(self.beginnings, np.uint8),
-            bounds_of(_widened(self.lengths)),
-            dict(enumerate(self.statements)),
+            bounds_of(lengths),
+            StatementColumns([*map(_template, self.templates)], self.texts, widened(self.own)),
         )
 
 
 class BucketInput(msgspec.Struct):
     """The part of one Arrow batch that concerns one bucket.
 
-    `said` are the windows, None if there are none. Only one bucket of a batch gets what concerns the whole
-    batch: `captured` counts the records by capture time, in tenths of a second since the epoch, `blocks` what
-    was read from the topic, `read_to` the offset behind it by partition, and `unreadable` those of that which
-    are no blocks, for the reason `refusal`; `quarantined` are the first of these.
+    `said` are the windows, None if there are none. The other fields concern the whole batch, and one of its
+    buckets has them: `captured` counts the rows of blocks (frames and events, without heartbeats) by capture
+    time, in tenths of a second since the epoch, `blocks` the records of the topic that were read, and
+    `unreadable` those of them that are no blocks. `read_to` is the offset behind the last record by
+    partition, `refusal` the reason why the last unreadable one was refused, and `quarantined` are the first
+    unreadable ones.
     """
 
     said: PackedWindows | None = None
@@ -98,10 +102,6 @@ class BucketInput(msgspec.Struct):
     def columns(self) -> WindowColumns:
         """Return the windows as columns."""
         return WindowColumns.of([]) if self.said is None else self.said.columns()
-
-    def windows(self) -> Sequence[Window]:
-        """Return the windows."""
-        return self.columns().windows()
 
 
 def bucket_of(connection: bytes, buckets: int) -> int:
@@ -121,22 +121,14 @@ def by_bucket(columns: WindowColumns, buckets: int) -> dict[int, BucketInput]:
     }
 
 
-def _narrowed(values: _Integers) -> _Numbers:
-    """Store integers in as few bytes as their range needs."""
-    if not len(values):
-        return 0, _WIDTHS[0], b""
-    least, most = int(values.min()), int(values.max())
-    width = next(width for width in _WIDTHS if most - least <= np.iinfo(width).max)
-    # Differences of int64 are right as unsigned integers, even where they do not fit into int64.
-    return least, width, (values - np.int64(least)).astype(width).tobytes()
-
-
-def _widened(numbers: _Numbers) -> Any:
-    least, width, stored = numbers
-    return np.frombuffer(stored, width).astype(np.int64) + np.int64(least)
+@functools.lru_cache(maxsize=TEMPLATES)
+def _template(packed: bytes) -> StatementTemplate:
+    """Unpack a template. Most templates of a step occurred in the step before, and are cached."""
+    return _TEMPLATE_DECODER.decode(packed)
 
 
 _ENCODER = msgspec.msgpack.Encoder()
+_TEMPLATE_DECODER = msgspec.msgpack.Decoder(StatementTemplate)
 _DECODER = msgspec.msgpack.Decoder(BucketInput)
 # Windows are similar: a fraction of their bytes travels from process to process.
 _COMPRESSOR = zstandard.ZstdCompressor(level=1)

@@ -1,105 +1,83 @@
-"""One step of a bucket: judges the windows of its connections, removes closed ones, and reports."""
+"""One step of a bucket: takes its windows through the automaton, and the rest to the judge.
+
+for each part of the step:
+walk             the windows with known transitions move their connections
+learn, and walk  again those that lacked one, as far as the budget goes
+judge            the windows that are left
+count            the frames of all windows
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
+from decoders.schema.registry import Api
 from expectations.conversation.columnar.window_columns import WindowColumns
-from expectations.conversation.window import Window
-from expectations.identity.claim import united
+from expectations.conversation.observation import Window
+from expectations.judging.automaton import Automaton
 from expectations.judging.judge import Judge, open_connection
-from expectations.judging.symbol import Symbol
-from streaming.judging.archive_count import ArchiveCount
-from streaming.judging.change_count import Before
-from streaming.judging.columnar_cache import ColumnarCache
-from streaming.judging.into import Into
-from streaming.judging.judgement_cache import JudgementCache, Moved
-from streaming.judging.opening_cache import OpeningCache
+from streaming.judging.changes import Before
+from streaming.judging.part import Part, in_order
 from streaming.judging.report import OpenConnections, Report
-from streaming.judging.server_responses import ServerResponses
-from streaming.judging.symbols import Symbols
-from streaming.judging.tally import UNKNOWN, Tally
-from streaming.judging.usage import Speakers
+from streaming.judging.tally import ServerResponses, Tally
+from streaming.judging.usage import ArchiveCount
+from streaming.judging.walked_part import WalkedPart, ticks_of
 from streaming.state.bucket import Bucket
+
+_Integers = NDArray[np.int64]
+
+
+class _Step:
+    """The bucket of one step, and the counts that the step adds to."""
+
+    def __init__(self, judge: Judge, apis: Mapping[int, Api], bucket: Bucket, *, counts_usage: bool) -> None:
+        self.bucket = bucket
+        self.tally = Tally(apis, judge.listener)
+        self.responses = ServerResponses(bucket.answered)
+        self.archive = ArchiveCount(judge.listener) if counts_usage else None
+        self.walked = self.judged = 0
 
 
 class BucketStep:
-    """Steps buckets. It keeps cached judgements from one bucket to the next, and nothing else."""
+    """Steps buckets. It keeps the automaton from one bucket to the next, and nothing else.
+
+    Without an automaton the judge judges all.
+    """
 
     def __init__(
-        self, judge: Judge, api_names: dict[int, str], resumed_at: int = 0, *, counts_usage: bool = False
+        self,
+        judge: Judge,
+        apis: Mapping[int, Api],
+        resumed_at: int = 0,
+        *,
+        counts_usage: bool = False,
+        automaton: Automaton | None = None,
     ) -> None:
         """`resumed_at` is when the query resumed after a loss of frames, in milliseconds, else 0."""
         self._judge = judge
+        self._apis = apis
         self._resumed_at = resumed_at
-        self._api_names = api_names
-        self._cache = JudgementCache(judge)
-        self.columnar = ColumnarCache(judge)
-        self.openings = OpeningCache(judge)
         self._counts_usage = counts_usage
-        self._speakers = Speakers()
+        self.automaton = automaton
 
-    def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
-        """Judge windows of connections, in the order of each connection's first sequence."""
-        into = self._begin(bucket)
-        self._judge_windows(windows, Symbols(Symbol), into)
-        return self._finish(number, into)
-
-    def process_columns(self, number: int, bucket: Bucket, said: Sequence[WindowColumns]) -> Report:
-        """Do the same for windows as columns. Those of connections that repeat themselves stay columns."""
-        into, symbols = self._begin(bucket), Symbols(Symbol)
-        if self._judge.sees_all:
-            left = [window for columns in said for window in columns.windows()]
-        else:
-            left = self.columnar.judge(said, symbols, into, self._speakers)
-        for moved in self._judge_windows(left, symbols, into):
-            self.columnar.learn(moved, bucket.connections.layout)
-        return self._finish(number, into)
-
-    def _begin(self, bucket: Bucket) -> Into:
-        tally = Tally(self._api_names)
-        counted = ArchiveCount() if self._counts_usage else None
+    def process(self, number: int, bucket: Bucket, parts: Sequence[WindowColumns]) -> Report:
+        """Judge windows, part by part, in any order. In a part each window is of another connection."""
+        step = _Step(self._judge, self._apis, bucket, counts_usage=self._counts_usage)
         if bucket.resumed_at < self._resumed_at:
-            self._resume(bucket, tally)
-        return Into(bucket, ServerResponses(bucket.answered), tally, counted)
-
-    def _judge_windows(self, windows: Sequence[Window], symbols: Symbols[Symbol], into: Into) -> list[Moved]:
-        """Judge windows. Returns what cached transitions have moved."""
-        moved, left, missed, behind = list[Moved](), list[Window](), set[int](), None
-        for window in self.openings.judge(*into, sorted(windows, key=_order)):
-            is_behind = window.connection.id == behind
-            if is_behind or not self._judge_cached(window, symbols, into, moved):
-                left.append(window)
-                behind = window.connection.id
-                if not is_behind:
-                    missed.add(id(window))
-        for window in self.openings.go_on(*into, left):
-            if id(window) in missed or not self._judge_cached(window, symbols, into, moved):
-                captured_at = self._judge_window(window, into)
-                into.bucket.clock = max(into.bucket.clock, captured_at)
-        return moved
-
-    def _finish(self, number: int, into: Into) -> Report:
-        report = into.tally.report(number)
-        report.claims = united([*report.claims, *into.responses.claims()])
-        if into.counted is not None:
-            into.counted.complete(report)
-        return self._summarise(into.bucket, report)
-
-    def _judge_cached(
-        self, window: Window, symbols: Symbols[Symbol], into: Into, judged: list[Moved]
-    ) -> bool:
-        """Judge a window by a cached transition, and add what has moved. Returns whether there is one."""
-        bucket, responses, tally, counted = into
-        moved = self._cache.judge(bucket.connections, window, symbols.of(window), responses, tally)
-        if moved is None:
-            return False
-        judged.append(moved)
-        if counted is not None:
-            counted.add_stored(window, moved.row, bucket.connections, self._speakers, self._judge)
-        bucket.clock = max(bucket.clock, moved.captured_at)
-        return True
+            self._resume(bucket, step.tally)
+        clears = 0 if self.automaton is None else self.automaton.begin_step()
+        for columns in in_order(parts):
+            self._process_part(Part(columns), step)
+        report = step.tally.report(number)
+        report.walked, report.judged, report.clears = step.walked, step.judged, clears
+        report.claims += step.responses.claims()
+        if step.archive is not None:
+            report.usage, report.changes = step.archive.report()
+        return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
         """Do what is due: report open connections, publish grown findings, forget silent connections.
@@ -109,13 +87,65 @@ class BucketStep:
         report = Report(number)
         if now - bucket.republished_at >= REPUBLISH_AFTER:
             bucket.republished_at = now
-            for state in bucket.connections.with_news():
-                report.findings.extend(self._judge.republish(state))
-                report.claims.extend(self._judge.latest_claims(state))
+            self._republish(bucket, report)
         # A frame from a host whose clock is wrong must not make all others look silent.
         bucket.clock = min(bucket.clock, now * MILLISECOND)
         bucket.connections.drop_silent(bucket.clock - KEPT_FOR)
         return self._summarise(bucket, report)
+
+    def _republish(self, bucket: Bucket, report: Report) -> None:
+        """Publish grown findings, and claim what connections showed since their latest claim."""
+        connections, left = bucket.connections, list(bucket.connections)
+        if self.automaton is not None:
+            report.clears = self.automaton.begin_step()
+            part, tally = Part(ticks_of(connections)), Tally(self._apis, self._judge.listener)
+            walked = WalkedPart(self.automaton, self._judge, part, connections, archive=None)
+            walked.yield_to(tally)
+            report.claims = tally.report(report.bucket).claims
+            done = {part.columns.id(number) for number in walked.hits.tolist()}
+            left = [connection for connection in left if connection not in done]
+        for connection in left:
+            state = connections[connection]
+            report.findings.extend(self._judge.republish(state))
+            report.claims.extend(self._judge.latest_claims(state))
+
+    def _process_part(self, part: Part, step: _Step) -> None:
+        left = np.arange(len(part.columns))
+        if self.automaton is not None:
+            walked = WalkedPart(self.automaton, self._judge, part, step.bucket.connections, step.archive)
+            walked.yield_to(step.tally)
+            step.bucket.clock = max(step.bucket.clock, walked.clock)
+            left = walked.left
+            step.walked += len(walked.hits)
+        step.judged += len(left)
+        if len(left):
+            for number, window in zip(left.tolist(), part.columns.chosen(left).windows(), strict=True):
+                self._judge_window(number, window, part, step)
+        step.tally.count(part, step.responses)
+        if step.archive is not None:
+            step.archive.add(part)
+
+    def _judge_window(self, number: int, window: Window, part: Part, step: _Step) -> None:
+        """Judge a window by the rules; `number` is its number in the part."""
+        connections, bucket, key = step.bucket.connections, step.bucket, window.connection
+        latest = part.latest[number] = connections.latest_sequence(key.id)
+        if all(occurrence.last_sequence <= latest for occurrence in window.occurrences):
+            return
+        state, before = connections.get(key.id), Before()
+        if state is None:
+            state = connections[key.id] = open_connection(key)
+        elif step.archive is not None:
+            before = step.archive.before(state)
+        listener = self._judge.listener(key.server)
+        for outcome in self._judge.judge_each(state, window):
+            step.tally.add(outcome, listener)
+        if step.archive is not None:
+            step.archive.add_change(window, before, state, latest)
+        conversation = state.conversation
+        part.software[number], part.clients[number] = conversation.software, conversation.client_id
+        bucket.clock = max(bucket.clock, conversation.progress.captured_at)
+        if conversation.closed:
+            del connections[key.id]
 
     def _resume(self, bucket: Bucket, tally: Tally) -> None:
         """Interrupt all connections: frames were lost that no record counts."""
@@ -123,40 +153,12 @@ class BucketStep:
         for state in bucket.connections.values():
             tally.add(self._judge.interrupt(state), self._judge.listener(state.conversation.server))
 
-    def _judge_window(self, window: Window, into: Into) -> int:
-        """Judge a window that is not cached. Returns the latest capture time, 0 if nothing is new."""
-        bucket, responses, tally, counted = into
-        connections, key = bucket.connections, window.connection
-        tally.count_frames(window)
-        latest = connections.latest_sequence(key.id)
-        if all(occurrence.last_sequence <= latest for occurrence in window.occurrences):
-            return 0
-        state, listener, before = connections.get(key.id), self._judge.listener(key.server), Before()
-        if state is None:
-            state = connections[key.id] = open_connection(key)
-        elif counted is not None:
-            before = Before.of(state, listener)
-        software = state.conversation.software
-        for outcome in self._judge.judge_each(state, window):
-            responses.add(key, outcome.answered)
-            tally.add(outcome, listener)
-        tally.count_requests(window, software, latest)
-        tally.show_advertised(window, listener)
-        if counted is not None:
-            counted.add_judged(window, before, state, listener, latest)
-        if state.conversation.closed:
-            del connections[key.id]
-        return state.conversation.progress.captured_at
-
     def _summarise(self, bucket: Bucket, report: Report) -> Report:
-        counts: dict[tuple[str, str, str], int] = {}
+        counts: dict[tuple[str | None, str | None, str], int] = {}
         for (software, server), count in bucket.connections.by_software().items():
-            named = (software.name, software.version) if software else (UNKNOWN, UNKNOWN)
+            named = (software.name, software.version) if software else (None, None)
             key = (*named, self._judge.listener(server))
             counts[key] = counts.get(key, 0) + count
-        report.open_connections = [OpenConnections(*key, count) for key, count in sorted(counts.items())]
+        by_text = sorted(counts.items(), key=lambda each: [text or "" for text in each[0]])
+        report.open_connections = [OpenConnections(*key, count) for key, count in by_text]
         return report
-
-
-def _order(window: Window) -> tuple[bytes, int]:
-    return window.connection.id, window.first_sequence

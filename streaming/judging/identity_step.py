@@ -22,7 +22,7 @@ def bucket_of_identity(identity: Identity, buckets: int) -> int:
 
 
 class IdentityStep:
-    """Steps buckets of identities. Their reports have negative numbers, apart from those of connections."""
+    """Steps buckets of identities. Their reports have negative numbers, unlike those of connections."""
 
     def __init__(self, judge: IdentityJudge) -> None:
         self._judge = judge

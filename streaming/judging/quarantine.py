@@ -9,7 +9,7 @@ import msgspec
 NO_BLOCK: Final = "not-a-record"
 """The reason under which a record of the topic that is no block counts as undecodable."""
 MOST_RECORDS: Final = 100
-"""Records that a task of a batch passes on; of further ones only the number is told."""
+"""Records that a task of a batch passes on; further ones are only counted."""
 MOST_BYTES: Final = 1 << 20
 """Bytes of records that a task of a batch passes on."""
 LONGEST_VALUE: Final = 768 * 1024

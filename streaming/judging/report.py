@@ -19,12 +19,18 @@ from streaming.judging.changes import BrokerShown, Changes
 from streaming.judging.quarantine import Quarantined
 from streaming.judging.usage import Usage
 
+TENTH: Final = 100_000_000
+"""Nanoseconds in a tenth of a second, the unit in which records are counted by capture time."""
+
 
 class OpenConnections(msgspec.Struct, frozen=True, array_like=True):
-    """How many connections a client software has open to a listener (KIP-511's gauge)."""
+    """How many connections a client software has open to a listener (KIP-511's gauge).
 
-    software_name: str
-    software_version: str
+    Name and version are None of connections that said neither.
+    """
+
+    software_name: str | None
+    software_version: str | None
     listener: str
     count: int
 
@@ -45,14 +51,17 @@ class Requests(msgspec.Struct, frozen=True, array_like=True):
 class Report(msgspec.Struct):
     """What was found, counted and is open.
 
-    `frames` counts by API name and kind, `undecodable` by reason, `checks_at` by listener, rule and verdict.
+    `frames` counts by API name and kind, `undecodable` by reason, `checks_at` by listener, rule and ruling.
+    `offences` are counted by listener, "" where an identity is judged.
     `requests` are counted once, although a frame may arrive twice. `brokers` has what servers advertised, and
     when last, in nanoseconds since the epoch.
     `ranges_changes` counts new advertisements by listener.
-    `captured` counts the records of whole batches by capture time, in tenths of a second since the epoch,
-    `blocks` the records of the topic that held them, `read_to` the offset behind the last of them by
-    partition. `refusal` says why the last of those was refused that is no block, `quarantined` are the first
-    of those.
+    `captured` counts the rows of blocks (frames and events, without heartbeats) by capture time, in tenths of
+    a second since the epoch, `blocks` the records of the topic that were read. `read_to` is the offset behind
+    the last of these by partition, `refusal` says why the last one that is no block was refused, and
+    `quarantined` are the first that are no blocks.
+    `walked` counts the windows that the automaton took, `judged` those that the rules judged, and `clears`
+    how often the automaton was full.
     `usage` and `changes` are empty unless they are archived.
     `claims` go to the step that judges identities; they do not reach the driver.
     """
@@ -60,7 +69,7 @@ class Report(msgspec.Struct):
     bucket: int
     findings: list[Finding] = []
     checks_at: dict[str, dict[str, dict[str, int]]] = {}
-    offences: list[tuple[Offence, int]] = []
+    offences: list[tuple[Offence, str, int]] = []
     frames: dict[str, dict[str, int]] = {}
     undecodable: dict[str, int] = {}
     ranges_changes: dict[str, int] = {}
@@ -73,25 +82,28 @@ class Report(msgspec.Struct):
     quarantined: list[Quarantined] = []
     open_connections: list[OpenConnections] = []
     state_bytes: int = 0
+    walked: int = 0
+    judged: int = 0
+    clears: int = 0
     usage: list[Usage] = []
     changes: Changes = msgspec.field(default_factory=Changes)
     claims: list[Claim] = []
 
     @property
     def checks(self) -> dict[str, dict[str, int]]:
-        """The checks at all listeners, by rule and verdict."""
+        """The checks at all listeners, by rule and ruling."""
         return checks_of([self])
 
 
 def checks_of(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
-    """Add the checks of reports at all listeners up, by rule and verdict."""
+    """Add up the checks of reports at all listeners, by rule and ruling."""
     sums: dict[str, dict[str, int]] = {}
     for report in reports:
         for rules in report.checks_at.values():
-            for rule, verdicts in rules.items():
+            for rule, rulings in rules.items():
                 of_rule = sums.setdefault(rule, {})
-                for verdict, count in verdicts.items():
-                    of_rule[verdict] = of_rule.get(verdict, 0) + count
+                for ruling, count in rulings.items():
+                    of_rule[ruling] = of_rule.get(ruling, 0) + count
     return sums
 
 

@@ -2,154 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeGuard
+
+import numpy as np
 
 from decoders.frame.record import Kind
 from decoders.protocol import NO_ERROR
+from decoders.schema.registry import Api
 from expectations.conversation.bodies import Advertisement, SoftwareClaim
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
-from expectations.identity.server_claim import LONGEST_ADVERTISEMENT
+from expectations.conversation.observation import ConnectionKey, Statement
+from expectations.conversation.progress import ApiVersion
+from expectations.identity.claim import Claim, united
+from expectations.identity.server_claim import (
+    LONGEST_ADVERTISEMENT,
+    answered_claim,
+    is_remembered,
+    kafka_claim,
+)
 from expectations.judging.outcome import Outcome
 from streaming.judging.changes import BrokerShown
+from streaming.judging.part import Part, groups
 from streaming.judging.report import Report, Requests
 
 UNKNOWN: Final = "unknown"
-
-Check = tuple[str, str]
-"""A rule's id and a verdict."""
-Sent = tuple[SoftwareClaim | None, int, int]
+UNKNOWN_API: Final = "unknown-api"
+REMOVED_VERSION: Final = "removed-version"
+_Sent = tuple[SoftwareClaim | None, int, int]
 """The client software that sent a request, if it has said so, and the API key and version."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameChecks:
-    """The checks that each frame of an observation counts under. Compared by identity, which is fast."""
-
-    api_key: int
-    api_version: int
-    kind: Kind
-    checks: tuple[Check, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OpeningChecks:
-    """What each opening of one form counts as: its frames by API key and kind, its requests, its checks."""
-
-    frames: Mapping[tuple[int, Kind], int]
-    requests: Mapping[Sent, int]
-    checks: Mapping[Check, int]
-
-
 class Tally:
-    """Adds up outcomes by listener, frames, cached checks, and requests by client software."""
+    """Adds up outcomes by listener, and frames."""
 
-    def __init__(self, api_names: Mapping[int, str]) -> None:
-        self._api_names = api_names
+    def __init__(self, apis: Mapping[int, Api], listener: Callable[[str], str] = str) -> None:
+        """`listener` names the listener at a server's address."""
+        self._apis = apis
+        self._listener = listener
         self._judged: dict[str, Outcome] = {}
         self._frames: dict[tuple[int, str], int] = {}
         self._undecodable: dict[str, int] = {}
-        self._cached: dict[tuple[str, SoftwareClaim | None], dict[FrameChecks, int]] = {}
-        self._openings: dict[tuple[str, OpeningChecks], int] = {}
-        self._requests: dict[Sent, int] = {}
-        self._advertised: dict[tuple[str, str, int], tuple[int, str, Advertisement]] = {}
-        self.stored: dict[tuple[int, int], dict[FrameChecks, int]] = {}
-        """The cached checks of stored connections, by the numbers of server and software in their layout."""
+        self._requests: dict[_Sent, int] = {}
+        self._advertised: dict[tuple[str, str, int], tuple[int, Advertisement]] = {}
 
     def add(self, outcome: Outcome, listener: str) -> None:
         """Add an outcome of the judge, of connections to a listener."""
-        judged = self._judged.get(listener)
-        if judged is None:
-            judged = self._judged[listener] = Outcome()
-        judged.add(outcome)
+        self._judged_at(listener).add(outcome)
 
-    def cached(self, listener: str, software: SoftwareClaim | None) -> dict[FrameChecks, int]:
-        """Return the counts of cached checks of a client software at a listener, to add to them."""
-        return self._cached.setdefault((listener, software), {})
+    def add_checks(self, checks: Iterable[tuple[str, str]], count: int, listener: str) -> None:
+        """Add each check `count` times, for connections to a listener."""
+        judged = self._judged_at(listener).checks
+        for check in checks:
+            judged[check] = judged.get(check, 0) + count
 
-    def count_opening(self, checks: OpeningChecks, listener: str) -> None:
-        """Count the frames, requests and checks of an opening."""
-        key = listener, checks
-        self._openings[key] = self._openings.get(key, 0) + 1
-
-    def count_requests(self, window: Window, software: SoftwareClaim | None, judged_until: int) -> None:
-        """Count the requests of a window, except those up to a sequence, which were judged before.
-
-        `software` is that of the connection before the window. Whoever names it in a request has sent this
-        request, too.
-        """
-        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
-            statement = window.statements[number]
-            if statement.kind is Kind.REQUEST and occurrence.last_sequence > judged_until:
-                software = named_by(statement, software)
-                self._add_requests((software, statement.api_key, statement.api_version), occurrence.count)
-
-    def count_frames(self, window: Window) -> None:
-        """Count the frames of a window, and those of them that could not be decoded."""
-        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
-            statement = window.statements[number]
-            if statement.kind is Kind.REQUEST or statement.kind is Kind.RESPONSE:
-                self._count_frames(statement.api_key, statement.kind, occurrence.count)
-            if statement.failure is not None:
-                self._count_undecodable(statement.failure.reason, occurrence.count)
-            elif not statement.known:
-                self._count_undecodable("unknown-api", occurrence.count)
-
-    def show_advertised(self, window: Window, listener: str) -> None:
-        """Note what the server of a window advertised in it."""
-        for number, occurrence in zip(window.numbers, window.occurrences, strict=True):
-            statement = window.statements[number]
-            if is_advertised(statement.body) and statement.is_matched:
-                self.show(window.connection, listener, statement.body, occurrence.last_captured_at)
-
-    def show(self, key: ConnectionKey, listener: str, advertised: Advertisement, at: int) -> None:
-        """Note what a connection's server advertised at a time. The latest counts, by response version."""
-        server = key.cluster, key.server, advertised.body_version
-        known = self._advertised.get(server)
-        if known is None or (known[0], _order(known[2])) < (at, _order(advertised)):
-            self._advertised[server] = at, listener, advertised
+    def count(self, part: Part, responses: ServerResponses) -> None:
+        """Count the frames of a part: by API, by what sent them, and what servers said in them."""
+        self._count_frames(part)
+        self._count_requests(part)
+        self._note_advertised(part)
+        _note_answered(part, responses)
 
     def report(self, number: int) -> Report:
         """Return the report of bucket `number`."""
         report = Report(number, undecodable=self._undecodable)
-        self._add_cached()
         for listener, judged in self._judged.items():
             report.findings.extend(judged.findings)
             report.claims.extend(judged.claims)
-            report.offences.extend(judged.offences.items())
+            report.offences.extend((offence, listener, count) for offence, count in judged.offences.items())
             for at, count in judged.ranges_changes.items():
                 report.ranges_changes[at] = report.ranges_changes.get(at, 0) + count
-            for (rule, verdict), count in judged.checks.items():
+            for (rule, ruling), count in judged.checks.items():
                 checks = report.checks_at.setdefault(listener, {})
-                checks.setdefault(rule, {})[verdict] = count
+                checks.setdefault(rule, {})[ruling] = count
+        report.claims = united(report.claims)
         for (api_key, kind), count in self._frames.items():
-            kinds = report.frames.setdefault(self._api_names.get(api_key, UNKNOWN), {})
+            api = self._apis.get(api_key)
+            kinds = report.frames.setdefault(api.name if api else UNKNOWN, {})
             kinds[kind] = kinds.get(kind, 0) + count
         report.requests = self._reported_requests()
         report.brokers = [
-            (_shown(cluster, server, listener, advertised), at)
-            for (cluster, server, _), (at, listener, advertised) in self._advertised.items()
+            (self._shown(cluster, server, advertised), at)
+            for (cluster, server, _), (at, advertised) in self._advertised.items()
         ]
         return report
 
-    def _add_cached(self) -> None:
-        for (listener, software), counts in self._cached.items():
-            for cached, count in counts.items():
-                self._count_frames(cached.api_key, cached.kind, count)
-                self.add(Outcome(checks=dict.fromkeys(cached.checks, count)), listener)
-                if cached.kind is Kind.REQUEST:
-                    self._add_requests((software, cached.api_key, cached.api_version), count)
-        for (listener, opening), times in self._openings.items():
-            for (api_key, kind), count in opening.frames.items():
-                self._count_frames(api_key, kind, count * times)
-            for sent, count in opening.requests.items():
-                self._add_requests(sent, count * times)
-            checks = {check: count * times for check, count in opening.checks.items()}
-            self.add(Outcome(checks=checks), listener)
-        self._cached.clear()
-        self._openings.clear()
+    def _judged_at(self, listener: str) -> Outcome:
+        judged = self._judged.get(listener)
+        if judged is None:
+            judged = self._judged[listener] = Outcome()
+        return judged
+
+    def _count_frames(self, part: Part) -> None:
+        sums = np.zeros(len(part.statements), np.int64)
+        np.add.at(sums, part.templates, part.values("count"))
+        for statement, count in zip(part.statements, sums.tolist(), strict=True):
+            if statement.kind is Kind.REQUEST or statement.kind is Kind.RESPONSE:
+                kind = "request" if statement.kind is Kind.REQUEST else "response"
+                key = statement.api_key, kind
+                self._frames[key] = self._frames.get(key, 0) + count
+            if reason := self._why_undecodable(statement):
+                self._undecodable[reason] = self._undecodable.get(reason, 0) + count
+
+    def _why_undecodable(self, statement: Statement) -> str:
+        """Return why a frame cannot be decoded, "" if it can."""
+        if statement.failure is not None:
+            return statement.failure.reason
+        if statement.known:
+            return ""
+        api = self._apis.get(statement.api_key)
+        return REMOVED_VERSION if api and api.is_removed(statement.api_version) else UNKNOWN_API
+
+    def _count_requests(self, part: Part) -> None:
+        numbers: dict[SoftwareClaim | None, int] = {}
+        of_window = np.array([numbers.setdefault(each, len(numbers)) for each in part.software], np.int64)
+        named = list(numbers)
+        requests = part.of([statement.kind is Kind.REQUEST for statement in part.statements]) & part.is_new
+        (at,) = np.nonzero(requests)
+        counts = part.values("count")[at]
+        for (software, template), places in groups(of_window[part.windows[at]], part.templates[at]):
+            statement = part.statements[template]
+            sent = named[software], statement.api_key, statement.api_version
+            self._requests[sent] = self._requests.get(sent, 0) + int(counts[places].sum())
+
+    def _note_advertised(self, part: Part) -> None:
+        """Note what servers advertised. The latest counts, by response version."""
+        shown = part.of([is_advertised(each.body) and each.is_matched for each in part.statements])
+        (at,) = np.nonzero(shown & part.is_new)
+        servers, times = part.columns.server_of[part.windows[at]], part.values("last_captured_at")[at]
+        for (place, template), places in groups(servers, part.templates[at]):
+            cluster, server, _ = part.columns.servers[place]
+            advertised, latest = part.statements[template].body, int(times[places].max())
+            assert isinstance(advertised, Advertisement)
+            key = cluster, server, advertised.body_version
+            known = self._advertised.get(key)
+            if known is None or (known[0], _order(known[1])) < (latest, _order(advertised)):
+                self._advertised[key] = latest, advertised
 
     def _reported_requests(self) -> list[Requests]:
         sums: dict[tuple[int, int, str | None, bool], int] = {}
@@ -159,33 +146,87 @@ class Tally:
             sums[key] = sums.get(key, 0) + count
         return [Requests(*key, count) for key, count in sums.items()]
 
-    def _add_requests(self, sent: Sent, count: int) -> None:
-        self._requests[sent] = self._requests.get(sent, 0) + count
-
-    def _count_frames(self, api_key: int, kind: Kind, count: int) -> None:
-        key = api_key, "request" if kind is Kind.REQUEST else "response"
-        self._frames[key] = self._frames.get(key, 0) + count
-
-    def _count_undecodable(self, reason: str, count: int) -> None:
-        self._undecodable[reason] = self._undecodable.get(reason, 0) + count
-
-
-def named_by(statement: Statement, software: SoftwareClaim | None) -> SoftwareClaim | None:
-    """Return the software of a connection after a request."""
-    return statement.body if isinstance(statement.body, SoftwareClaim) else software
+    def _shown(self, cluster: str, server: str, advertised: Advertisement) -> BrokerShown:
+        ranges = tuple(sorted(advertised.ranges)[:LONGEST_ADVERTISEMENT])
+        features = advertised.supported_features, advertised.finalized_features
+        return BrokerShown(
+            cluster, self._listener(server), server, advertised.body_version, ranges, *features
+        )
 
 
 def is_advertised(body: object) -> TypeGuard[Advertisement]:
-    """Whether a body is the answer to ApiVersions that holds the ranges of a server."""
+    """Whether a body is an ApiVersions response that holds the ranges of a server."""
     return isinstance(body, Advertisement) and body.error_code == NO_ERROR
 
 
+def _note_answered(part: Part, responses: ServerResponses) -> None:
+    """Note when servers first responded to API versions that they are not known to respond to."""
+    answered = part.of(
+        [each.is_matched and is_remembered(each.api_key, each.api_version) for each in part.statements]
+    )
+    (at,) = np.nonzero(answered & part.is_new)
+    windows, times = part.windows[at], part.values("first_captured_at")[at]
+    for (place, template), places in groups(part.columns.server_of[windows], part.templates[at]):
+        statement, server = part.statements[template], part.columns.servers[place]
+        version = statement.api_key, statement.api_version
+        if version not in responses.known(server):
+            first = min(np.unique(windows[places]).tolist(), key=part.columns.id)
+            key: ConnectionKey = part.columns.key(first)
+            responses.add(key, {version: int(times[places].min())})
+
+
 def _order(advertised: Advertisement) -> tuple[object, ...]:
-    """Decide between advertisements of one moment, whichever comes first."""
+    """Break ties between advertisements of one moment, whatever the order of arrival."""
     return advertised.ranges, advertised.supported_features, advertised.finalized_features
 
 
-def _shown(cluster: str, server: str, listener: str, advertised: Advertisement) -> BrokerShown:
-    ranges = tuple(sorted(advertised.ranges)[:LONGEST_ADVERTISEMENT])
-    features = advertised.supported_features, advertised.finalized_features
-    return BrokerShown(cluster, listener, server, advertised.body_version, ranges, *features)
+SERVER_LIMIT = 1_000
+"""Servers whose answered API versions a bucket remembers; beyond that the oldest is forgotten."""
+ANSWERED_LIMIT = 1_024
+"""Answered API versions that are remembered of one server. Kafka has 600; a stranger's server has any."""
+
+
+class ServerResponses:
+    """The API versions to which servers responded in one batch. `known` holds earlier ones, by server."""
+
+    def __init__(self, known: dict[str, set[ApiVersion]]) -> None:
+        self._known = known
+        self._first: dict[str, dict[ApiVersion, int]] = {}
+        self._keys: dict[str, ConnectionKey] = {}
+
+    def known(self, server: tuple[str, str, int]) -> set[ApiVersion]:
+        """Return the API versions that a server responded to in earlier batches.
+
+        The server is a cluster, an address, and a run of the feeder, which makes no difference.
+        """
+        return self._known.get(_name(*server[:2]), set())
+
+    def add(self, key: ConnectionKey, answered: Mapping[ApiVersion, int]) -> None:
+        """Add the times at which API versions were first answered on a connection."""
+        name = _name(key.cluster, key.server)
+        known = self._known.get(name, set())
+        for version, at in answered.items():
+            if version in known:
+                continue
+            first = self._first.get(name, {})
+            if version in first or len(known) + len(first) < ANSWERED_LIMIT:
+                # The claim names the same connection, whichever was judged first.
+                self._keys[name] = min(key, self._keys.get(name, key), key=lambda each: each.id)
+                first[version] = min(at, first.get(version, at))
+                self._first[name] = first
+
+    def claims(self) -> Iterator[Claim]:
+        """Claim each first response, and that a new server speaks Kafka; then they are known."""
+        for name, first in self._first.items():
+            key = self._keys[name]
+            if name not in self._known:
+                yield kafka_claim(key)
+            self._known.setdefault(name, set()).update(first)
+            for (api_key, api_version), at in sorted(first.items()):
+                yield answered_claim(key.cluster, key.server, api_key, api_version, at)
+        while len(self._known) > SERVER_LIMIT:
+            del self._known[next(iter(self._known))]
+
+
+def _name(cluster: str, server: str) -> str:
+    return f"{cluster}\0{server}"

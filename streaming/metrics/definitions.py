@@ -39,6 +39,12 @@ RULE_CHECKS = Metric(
     "without a listener; the series of a listener appears with its first check.",
     ("rule", "verdict", "listener"),
 )
+UNDECIDED_CHECKS = Metric(
+    "kipwatch_undecided_checks_total",
+    MetricType.COUNTER,
+    "Undecided checks, by rule and reason, one of a closed list. A series appears with its first check.",
+    ("rule", "reason"),
+)
 FINDINGS = Metric(
     "kipwatch_findings_total",
     MetricType.COUNTER,
@@ -102,7 +108,8 @@ ADVERTISED_FEATURES = Metric(
 UNDECODABLE_FRAMES = Metric(
     "kipwatch_undecodable_frames_total",
     MetricType.COUNTER,
-    "Complete frames that no known schema could read, by reason.",
+    "Complete frames that no known schema could read, by reason. `removed-version` counts those of versions "
+    "that earlier releases had: an old client sends them.",
     ("reason",),
 )
 RANGES_CHANGES = Metric(
@@ -135,7 +142,9 @@ LAST_BATCH_TIMESTAMP = Metric(
 TOPIC_LAG = Metric(
     "kipwatch_topic_lag_records",
     MetricType.GAUGE,
-    "Frames in the topic that wait to be judged, estimated from its blocks and what the latest ones held.",
+    "Frames in the topic that wait to be judged, those of the batch under way included: estimated from the "
+    "blocks up to the topic's end and what the latest ones held. NaN before the first batch, and while Kafka "
+    "does not answer.",
 )
 QUERY_ENDINGS = Metric(
     "kipwatch_query_endings_total",
@@ -162,6 +171,12 @@ EXPECTATION_SUCCESS = Metric(
     "1 if the latest sample of batches and frames met the expectation, 0 if not. Without the extra [audit], "
     "or before the first sample, there are no series.",
     ("suite", "expectation"),
+)
+POLICY_INFO = Metric(
+    "kipwatch_policy_info",
+    MetricType.GAUGE,
+    "Always 1, for each expectation of a policy: what it demands, in the words of its author.",
+    ("suite", "expectation", "says"),
 )
 VALIDATIONS = Metric(
     "kipwatch_validations_total",
@@ -192,6 +207,18 @@ LABEL_OVERFLOW = Metric(
     MetricType.COUNTER,
     "Observations counted as `other` because a label had its full number of values.",
 )
+WINDOWS = Metric(
+    "kipwatch_windows_total",
+    MetricType.COUNTER,
+    "What connections said, a window each in a batch, by what judged it: the automaton, or the rules "
+    "themselves, which takes ten times as long. News always goes to the rules.",
+    ("by",),
+)
+AUTOMATON_CLEARS = Metric(
+    "kipwatch_automaton_clears_total",
+    MetricType.COUNTER,
+    "Times that a worker forgot the transitions of its automaton because it was full.",
+)
 CAPTURE_BYTES = Metric(
     "kipwatch_capture_bytes_total",
     MetricType.COUNTER,
@@ -216,6 +243,20 @@ CAPTURE_OPAQUE = Metric(
     "kipwatch_capture_opaque_connections_total",
     MetricType.COUNTER,
     "Connections to the watched ports that are not Kafka, such as TLS, and are left alone.",
+)
+CAPTURE_EVICTED = Metric(
+    "kipwatch_capture_evicted_connections_total",
+    MetricType.COUNTER,
+    "Connections that the feeder gave up because there were too many, by how far they had come (half-open, "
+    "silent or speaking), or because of the bytes that they held (heavy).",
+    ("state",),
+)
+CAPTURE_CONTRADICTIONS = Metric(
+    "kipwatch_capture_contradictions_total",
+    MetricType.COUNTER,
+    "Captured segments that contradict others, as forged ones do: a reset or a fin that its receiver does "
+    "not take, an acknowledgment of bytes that were never sent, bytes after a close.",
+    ("kind",),
 )
 TLS_CONNECTIONS = Metric(
     "kipwatch_tls_connections_total",
@@ -256,6 +297,7 @@ BUILD_INFO = Metric(
 
 METRICS = (
     RULE_CHECKS,
+    UNDECIDED_CHECKS,
     FINDINGS,
     CONNECTIONS,
     FRAMES,
@@ -271,6 +313,8 @@ METRICS = (
     CAPTURE_PORT_BYTES,
     CAPTURE_PACKETS,
     CAPTURE_OPAQUE,
+    CAPTURE_EVICTED,
+    CAPTURE_CONTRADICTIONS,
     TLS_CONNECTIONS,
     CAPTURE_DROPPED_PACKETS,
     FEED_RECORDS,
@@ -284,11 +328,14 @@ METRICS = (
     FINDINGS_REFUSED,
     QUARANTINED,
     EXPECTATION_SUCCESS,
+    POLICY_INFO,
     VALIDATIONS,
     VALIDATION_SECONDS,
     STATE_BYTES,
     OPEN_CONNECTIONS,
     LABEL_OVERFLOW,
+    WINDOWS,
+    AUTOMATON_CLEARS,
     BUILD_INFO,
 )
 """Every metric of the application and the feeder."""

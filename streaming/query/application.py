@@ -1,4 +1,14 @@
-"""The application: runs the query, its sinks and its metrics endpoint from start to stop."""
+"""The application: runs the query, its sinks and its metrics endpoint from start to stop.
+
+| state | meanwhile | becomes |
+|---|---|---|
+| starting | serves metrics, creates topics, starts Spark; `stop` raises KeyboardInterrupt | running |
+| running | the query processes batches | finishing at `stop`, or at `reload` if decisions have changed |
+| running | the query ends by itself | pausing if the reason is transient, otherwise failed |
+| finishing | waits for the batch under way, so that it is not judged again | stopped, or running anew |
+| pausing | waits for the next of PAUSES before a restart | running; stopped after `stop` |
+| failed | `run` raises UserError with the reason | |
+"""
 
 from __future__ import annotations
 
@@ -14,34 +24,26 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from streaming.archive.archive import Archive
-from streaming.archive.daily_compaction import DailyCompaction
+from streaming.archive.archive import Archive, DailyCompaction
+from streaming.audit.live_validation import MOST, LiveValidation
 from streaming.broker.topics import create_quarantine, create_topics
 from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
-from streaming.query.application_metrics import ApplicationMetrics
+from streaming.query.application_metrics import ApplicationMetrics, MetricsSink
 from streaming.query.batch_limit import BatchLimit
-from streaming.query.batch_reports import BatchReports
 from streaming.query.exit_reason import UNKNOWN, explain
-from streaming.query.findings_sink import FindingsSink
-from streaming.query.kafka_watch import KafkaWatch
-from streaming.query.metrics_sink import MetricsSink
-from streaming.query.progress import ProgressListener
-from streaming.query.quarantine_sink import QuarantineSink
-from streaming.query.query import reports_of, start_query
+from streaming.query.overview import Overview
+from streaming.query.progress import KafkaWatch, ProgressListener, Readiness, StartLog, is_healthy
+from streaming.query.query import BatchReports, reports_of, start_query
 from streaming.query.session import spark_session
-from streaming.query.start_log import StartLog
-from streaming.query.status import Readiness, is_healthy
+from streaming.query.topic_sinks import FindingsSink, QuarantineSink
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration
-from streaming.settings.decisions import Decisions
+from streaming.settings.decisions import Decisions, take_over
 from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
-from streaming.settings.reloading import take_over
 from streaming.user_error import UserError
-from streaming.validation.live_validation import LiveValidation
-from streaming.validation.sample import MOST
 
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds to wait before each restart of a query that ended for a transient reason."""
@@ -65,6 +67,7 @@ class Application:
             label_limit=configuration.label_limit,
         )
         self._sink = MetricsSink(self._metrics)
+        self._overview = Overview(self._metrics)
         self._readiness = Readiness()
         self._findings: FindingsSink
         self._quarantine: QuarantineSink
@@ -83,6 +86,7 @@ class Application:
             configuration.frames_topic,
             configuration.kafka,
             lambda: self._progress.latest_batch_at or self._created_at,
+            self._progress,
         )
         self._stopping, self._reloading = threading.Event(), threading.Event()
 
@@ -102,10 +106,11 @@ class Application:
             self._quarantine = QuarantineSink(
                 settings.bootstrap, settings.quarantine_topic, settings.kafka, self._quarantine_problem()
             )
+            QUERY_LOG.info("starting-spark", metrics=settings.metrics_address)
             self._run_until_stopped(stack.enter_context(spark_session(settings)))
 
     def _quarantine_problem(self) -> str:
-        """Create the topic of the quarantine. Say why that is not possible: judging needs no quarantine."""
+        """Create the quarantine's topic. Returns why that is impossible: judging needs no quarantine."""
         settings = self._configuration
         try:
             create_quarantine(
@@ -135,6 +140,7 @@ class Application:
             port,
             self._is_healthy,
             self._is_ready,
+            page=self._overview.page,
             host=host,
             make_context=tls_context(self._configuration.metrics_tls),
         )
@@ -221,7 +227,8 @@ class Application:
     def _process_batch(self, session: SparkSession, batch_id: int, batch_reports: Iterator[Report]) -> None:
         sampled = MOST if self._validation.is_due() else 0
         batch = BatchReports(batch_reports, keeps_findings=self._archive is not None, sampled=sampled)
-        self._metrics.findings_refused.inc(self._findings.write(batch.findings()))
+        findings = self._overview.findings.noting(batch.findings())
+        self._metrics.findings_refused.inc(self._findings.write(findings))
         if self._archive is not None and self._compaction is not None:
             # The session has one query, which is active before its first batch.
             query = str(session.streams.active[0].id)

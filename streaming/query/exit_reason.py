@@ -1,6 +1,6 @@
 """Why a query ended by itself: one line that says what happened and what to do.
 
-Spark reports it in an exception with the whole history of a failed task. Known reasons are recognized by a
+Spark reports it in an exception with the whole history of a failed task. Known reasons are recognised by a
 pattern and come with advice; for any other, the line is the message of the innermost cause.
 """
 
@@ -15,7 +15,7 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ExitReason:
-    """A reason that is recognized by a pattern in Spark's text. `advice` may refer to the pattern's groups.
+    """A reason that is recognised by a pattern in Spark's text. `advice` may refer to the pattern's groups.
 
     `transient` reasons need no action: the query is started again.
     """
@@ -67,6 +67,11 @@ EXIT_REASONS: Final = (
         re.compile(r"UnknownTopicOrPartition|does not host this topic|topics.*(?:deleted|not exist)"),
         "the frames topic is gone: start kipwatch with --after-loss true, which creates it again and "
         "continues from this checkpoint",
+    ),
+    ExitReason(
+        "checkpoint-shared",
+        re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|Multiple streaming jobs detected"),
+        "another query uses the same checkpoint: stop one of them, or give each a checkpoint of its own",
     ),
     ExitReason(
         "checkpoint-foreign",

@@ -1,22 +1,34 @@
-"""The Structured Streaming query: frames topic in, reports of buckets out."""
+"""The Structured Streaming query: frames topic in, reports of buckets out.
+
+`reports_of` plans the query, `start_query` runs it and hands the reports of each batch to the application,
+in the driver. `BatchReports` reads them one by one, so that the findings of all reports are never in memory
+together: strangers decide how many findings a batch has, and a million of them, decoded, would take
+gigabytes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
-from streaming.judging.report import Report, unpack_report
-from streaming.query.batch_limit import BatchLimit
-from streaming.query.blocks_ahead import BlocksAhead
-from streaming.query.checkpoint import add_empty_batch, delete_orphaned_offsets
-from streaming.query.identity_stage import REPORT_SCHEMA, IdentityProcessor
-from streaming.query.moved_checkpoint import correct_schema_paths
-from streaming.query.stages import INPUT_SCHEMA, BucketProcessor, decode_stage
-from streaming.query.stepped import STEPPED_SCHEMA
+from expectations.judging.finding import Finding
+from streaming.judging.report import Report, pack_report, unpack_report
+from streaming.query.batch_limit import BatchLimit, BlocksAhead
+from streaming.query.checkpoint import prepare_checkpoint
+from streaming.query.session import spark_session
+from streaming.query.stage_rows import STEPPED_SCHEMA
+from streaming.query.stages import (
+    INPUT_SCHEMA,
+    REPORT_SCHEMA,
+    BucketProcessor,
+    IdentityProcessor,
+    decode_stage,
+)
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions
 from streaming.settings.kafka_client import jvm_options
@@ -60,7 +72,7 @@ def start_query(
 ) -> Any:
     """Start the query and call `process(batch_id, reports)` in the driver for each batch.
 
-    `limit` follows the batches, of which `process` must read all reports. Returns Spark's StreamingQuery.
+    `limit` follows the batches; `process` must read all their reports. Returns Spark's StreamingQuery.
     Spark may repeat the latest batch: `process` is then called again.
     """
     limit, session = limit or BatchLimit(configuration.frames_per_batch), reports.sparkSession
@@ -84,9 +96,7 @@ def start_query(
         # The session has one query, which is active before its first batch.
         limit.apply(session.streams.active[0], session)
 
-    delete_orphaned_offsets(session, configuration.checkpoint)
-    correct_schema_paths(session, configuration.checkpoint)
-    add_empty_batch(session, configuration.checkpoint)
+    prepare_checkpoint(session, configuration.checkpoint)
     query = (
         reports.writeStream.queryName("kipwatch")
         .outputMode("append")
@@ -121,3 +131,57 @@ def read_topic(session: SparkSession, configuration: Configuration, records_per_
         .option("maxOffsetsPerTrigger", records_per_batch)
         .load()
     )
+
+
+class BatchReports:
+    """The reports of a batch. `findings` must be read to the end before `reports`, which keep none."""
+
+    def __init__(self, reports: Iterable[Report], *, keeps_findings: bool = False, sampled: int = 0) -> None:
+        """`reports` are unpacked one by one. The first `sampled` findings are also kept in `sample`.
+
+        With `keeps_findings`, `kept_findings` yields all findings again.
+        """
+        self._unread = reports
+        self._keeps_findings = keeps_findings
+        self._kept: list[bytes] = []
+        self.reports: list[Report] = []
+        self.found = 0
+        self.sample: list[Finding] = []
+        self._sampled = sampled
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the findings of each report, and count them in `found`."""
+        for report in self._unread:
+            self.found += len(report.findings)
+            self.sample += report.findings[: self._sampled - len(self.sample)]
+            yield from report.findings
+            if self._keeps_findings and report.findings:
+                self._kept.append(pack_report(Report(report.bucket, report.findings)))
+            report.findings = []
+            self.reports.append(report)
+
+    def kept_findings(self) -> Iterator[Finding]:
+        """Yield all findings again. They were kept packed, and are unpacked for one report at a time."""
+        for packed in self._kept:
+            yield from unpack_report(packed).findings
+
+    @property
+    def frames(self) -> int:
+        """The number of frames that were judged."""
+        return sum(sum(kinds.values()) for report in self.reports for kinds in report.frames.values())
+
+    @property
+    def undecodable(self) -> int:
+        """The number of frames among them that could not be decoded."""
+        return sum(sum(report.undecodable.values()) for report in self.reports)
+
+
+def show_plan(configuration: Configuration) -> None:
+    """Print the effective configuration and Spark's plan of the query, for `kipwatch run --dry-run`.
+
+    Opens no connection to Kafka and writes nothing. No secret is printed: a configuration holds only
+    references to secrets, and Spark redacts its plan.
+    """
+    print(msgspec.json.format(msgspec.json.encode(configuration), indent=2).decode())
+    with spark_session(configuration) as session:
+        reports_of(session, configuration).explain("formatted")

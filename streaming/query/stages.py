@@ -1,48 +1,70 @@
-"""The first two stages of the query: decode and fold Arrow batches, then judge them by bucket.
+"""The three stages of the query, as Spark's Python workers run them.
 
-Both run in Spark's Python workers. Each worker process loads the schemas once.
+1. `decode_stage` reads the blocks of an Arrow batch, folds their frames and divides them by bucket of
+   connections.
+2. `BucketProcessor` judges the connections of one bucket. Its state is the bucket.
+3. `IdentityProcessor` judges the claims of all connections on one identity together. Its key is a bucket of
+   identities, its state these identities. Reports of the second stage pass through it unchanged.
+
+A bucket of the second stage has a timer from its first step on, since it reports about once a minute. A
+bucket of the third stage has a timer for as long as it has state:
+
+| what happens | bucket of connections | bucket of identities |
+|---|---|---|
+| first rows | sets a timer, within a minute | sets a timer, within a minute |
+| further rows | judges, stores, reports | judges, stores, reports |
+| the timer: a *tick* | reports, publishes findings again, sets the next | settles claims, sets the next |
+| a tick without state | reports, sets the next | clears all that is stored |
+| END_OF_TASK | emits the claims of all buckets of the task | |
 """
 
 from __future__ import annotations
 
 import functools
+import secrets
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from decoders.frame.columnar.block_reading import BlockReader, Opened
+from decoders.frame.columnar.block_reading import BlockBatch, BlockReader
 from decoders.schema.registry import schemas_of
-from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.window_columns import WindowColumns
-from expectations.conversation.columnar.windows import ColumnarWindows
+from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
+from expectations.identity.claim import Claim
+from expectations.judging.automaton import Automaton
+from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
+from streaming.interpreter import make_collections_rare
 from streaming.judging.bucket_input import BucketInput, by_bucket, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep
+from streaming.judging.identity_step import IdentityStep
 from streaming.judging.quarantine import NO_BLOCK, Quarantine, Quarantined
-from streaming.judging.report import Report
-from streaming.query.partition_keys import bucket_of_key, key_of_bucket
-from streaming.query.stepped import MOST_BYTES, TaskClaims, report_row
-from streaming.query.value_state import StoredBytes
-from streaming.query.worker import begin_task, cached_in_worker, end_task
-from streaming.state.bucket import Bucket
-from streaming.state.bucket_layout import pack_bucket, unpack_bucket
-from streaming.state.state_error import StateError
+from streaming.judging.report import TENTH, Report, pack_report
+from streaming.query.stage_rows import (
+    MOST_BYTES,
+    TaskClaims,
+    bucket_of_key,
+    key_of_bucket,
+    report_row,
+    unpack_stepped,
+)
+from streaming.query.tick_times import TICK_INTERVAL, first_tick, next_tick
+from streaming.query.worker import StoredBytes, StoredPages, cached_in_worker, end_task
+from streaming.state import StateError
+from streaming.state.bucket import Bucket, pack_bucket, unpack_bucket
+from streaming.state.identities import StoredIdentities, pack_identities, unpack_identities
 
 INPUT_SCHEMA = "bucket int, input binary"
-SUMMARY_INTERVAL = 60_000
-"""Milliseconds between two summaries of a bucket."""
-TENTH = 100_000_000
-"""Nanoseconds in a tenth of a second."""
+REPORT_SCHEMA = "bucket int, report binary"
 COUNTING_BUCKET = 0
-"""The bucket that counts what was read from the topic."""
+"""The bucket that counts what was read from the topic if a batch has frames for no bucket."""
 END_OF_TASK = 1
-"""When the timer that ends a task is due, in milliseconds: long ago, so Spark runs it in the same batch."""
+"""The due time, in milliseconds, of the timer that ends a task: long past, so it runs in the same batch."""
 
 _INPUT = pa.schema([("bucket", pa.int32()), ("input", pa.binary())])
 
@@ -54,21 +76,21 @@ def decode_stage(
 
     Input columns: value (binary), topic (string), partition (int32), offset (int64). Output columns: bucket
     (int32, the bucket's key) and input (binary, a packed `BucketInput`). `table` is the text of the schemas
-    to decode with, None for the committed ones, `terms` say how identities are named.
+    to decode with, None for the committed ones; `terms` determine how identities are named.
     """
     terms = terms or Terms()
     keeps_values = terms.pseudonyms is None
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        windows, reader = _columnar_windows(table), _block_reader()
+        make_collections_rare()
+        windows, reader = _columnar_windows(table), _block_reader(table)
         quarantine = Quarantine(keeps_values=keeps_values)
         for batch in batches:
             places = [batch.column(name) for name in ("topic", "partition", "offset")]
             read_to = _read_to(*places[1:])
             for opened in reader.read(value.as_buffer() for value in batch.column("value")):
                 arrival = Arrival.of_topic(opened, *places)
-                inputs = by_bucket(_named(windows.columns_of(arrival), terms), buckets)
+                inputs = by_bucket(terms.named(windows.columns_of(arrival)), buckets)
                 refused = _quarantined(quarantine, opened, batch)
                 _count_blocks(inputs, opened, arrival, read_to, refused)
                 yield _packed(inputs)
@@ -77,16 +99,9 @@ def decode_stage(
     return decode
 
 
-def _named(columns: WindowColumns, terms: Terms) -> WindowColumns:
-    """Return windows with the names of identities by which they are judged."""
-    if terms.pseudonyms is None:
-        return columns
-    return WindowColumns.of(terms.named(columns.windows()))
-
-
 def _count_blocks(
     inputs: dict[int, BucketInput],
-    opened: Opened,
+    opened: BlockBatch,
     arrival: Arrival,
     read_to: dict[int, int],
     quarantined: list[Quarantined],
@@ -112,8 +127,8 @@ def _read_to(partitions: pa.Array, offsets: pa.Array) -> dict[int, int]:
     return {int(number): int(places[numbers == number].max()) + 1 for number in np.unique(numbers)}
 
 
-def _quarantined(quarantine: Quarantine, opened: Opened, batch: pa.RecordBatch) -> list[Quarantined]:
-    """Return those records of an Arrow batch which are no blocks, as far as they are passed on."""
+def _quarantined(quarantine: Quarantine, opened: BlockBatch, batch: pa.RecordBatch) -> list[Quarantined]:
+    """Return the records of an Arrow batch that are not blocks and that the quarantine admits."""
     topics, partitions, offsets, values = map(batch.column, ("topic", "partition", "offset", "value"))
     admitted = (
         quarantine.admit(
@@ -131,7 +146,7 @@ def _captured(arrival: Arrival) -> dict[int, int]:
 
 
 def _count(report: Report, part: BucketInput) -> None:
-    """Add what concerns a whole batch of blocks."""
+    """Add to a report the counts that one bucket carries for a whole batch of blocks."""
     for tenth, count in part.captured.items():
         report.captured[tenth] = report.captured.get(tenth, 0) + count
     report.blocks += part.blocks
@@ -147,21 +162,21 @@ def _count(report: Report, part: BucketInput) -> None:
 @functools.cache
 def _columnar_windows(table: str | None) -> ColumnarWindows:
     """Return the worker's instance, so that its caches survive from batch to batch."""
-    return ColumnarWindows(schemas_of(table))
+    return ColumnarWindows(schemas_of(table), secrets.token_bytes())
 
 
 @functools.cache
-def _block_reader() -> BlockReader:
-    return BlockReader()
+def _block_reader(table: str | None) -> BlockReader:
+    return BlockReader(schemas_of(table).digest)
 
 
 class BucketProcessor(StatefulProcessor):
-    """Judges the connections of one bucket. Emits one report per step, and one per minute when idle.
+    """Judges the connections of one bucket. Emits one report per step and one per tick.
 
-    Claims go to one of `buckets` buckets of identities, those of all buckets of a task together. Spark runs
-    timers after it has passed all rows, so claims are emitted by a timer that is due at once. `resumed_at`,
-    in milliseconds, is given if frames were lost before this start of the query: connections known by then
-    count as interrupted.
+    Claims go to `buckets` buckets of identities, those of all buckets of a task together. Spark runs timers
+    after it has passed all rows, so a timer that is due at once emits the claims. `resumed_at`, in
+    milliseconds since the epoch, is not 0 if frames may have been lost before this start of the query: the
+    connections known until then count as interrupted.
     """
 
     def __init__(
@@ -182,7 +197,7 @@ class BucketProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the bucket's state."""
-        begin_task()
+        make_collections_rare()
         self._handle = handle
         self._claims, self._has_end = TaskClaims(self._buckets), False
         self._bucket = StoredBytes(handle, "bucket")
@@ -190,9 +205,12 @@ class BucketProcessor(StatefulProcessor):
         self._step = cached_in_worker(self._name, self._make_step)
 
     def _make_step(self) -> BucketStep:
-        names = schemas_of(self._table).api_names
-        judge = Judge(names, self._terms)
-        return BucketStep(judge, names, self._resumed_at, counts_usage=self._counts_usage)
+        schemas = schemas_of(self._table)
+        judge = Judge(schemas.api_names, self._terms)
+        automaton = Automaton(judge, secrets.token_bytes())
+        return BucketStep(
+            judge, schemas.by_key, self._resumed_at, counts_usage=self._counts_usage, automaton=automaton
+        )
 
     def handleInputRows(
         self,
@@ -204,14 +222,13 @@ class BucketProcessor(StatefulProcessor):
         number = bucket_of_key(key[0])
         bucket = self._load(number)
         inputs = [unpack_input(row.input) for row in rows]
-        report = self._step.process_columns(number, bucket, [part.columns() for part in inputs])
+        report = self._step.process(number, bucket, [part.columns() for part in inputs])
         for part in inputs:
             _count(report, part)
         if not bucket.scheduled:
             now = timerValues.getCurrentProcessingTimeInMs()
             bucket.scheduled, bucket.republished_at = True, now
-            # Spread over the minute: otherwise all buckets of a first batch would expire in one batch.
-            self._schedule(now - number * 997 % SUMMARY_INTERVAL)
+            self._handle.registerTimer(first_tick(number, now))
         yield from self._store(bucket, report)
         if self._claims.size > MOST_BYTES:
             yield from self._claims.rows()
@@ -232,7 +249,7 @@ class BucketProcessor(StatefulProcessor):
         number, now = bucket_of_key(key[0]), timerValues.getCurrentProcessingTimeInMs()
         bucket = self._load(number)
         report = self._step.tick(number, bucket, now)
-        self._schedule(now)
+        self._handle.registerTimer(next_tick(number, now))
         yield from self._store(bucket, report)
         yield from self._claims.rows()
 
@@ -241,9 +258,6 @@ class BucketProcessor(StatefulProcessor):
         if self._claims.size:
             raise RuntimeError("Spark has not run a timer that was due: claims would be lost")
         end_task()
-
-    def _schedule(self, now: int) -> None:
-        self._handle.registerTimer(now + SUMMARY_INTERVAL)
 
     def _load(self, number: int) -> Bucket:
         bucket = unpack_bucket(self._bucket.read(), self._contents.read)
@@ -265,3 +279,86 @@ class BucketProcessor(StatefulProcessor):
         self._claims.add(report.claims)
         report.claims = []
         yield report_row(report)
+
+
+class IdentityProcessor(StatefulProcessor):
+    """Judges the identities of one bucket, which ticks for as long as it has state.
+
+    A claim is settled after one to two intervals between ticks.
+    """
+
+    tick_interval: ClassVar[int] = TICK_INTERVAL
+
+    def __init__(self, terms: Terms, table: str | None = None) -> None:
+        self._terms = terms
+        self._table = table
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the bucket's state."""
+        make_collections_rare()
+        self._handle = handle
+        self._index = StoredBytes(handle, "identities")
+        self._pages = StoredPages(handle, "pages")
+        names = schemas_of(self._table).api_names
+        self._step = IdentityStep(IdentityJudge(names, self._terms))
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,
+    ) -> Iterator[Row]:
+        """Pass reports through and judge the claims."""
+        claims: list[Claim] = []
+        for row in rows:
+            stepped = unpack_stepped(row.stepped)
+            for part in stepped.claims:
+                claims += part
+            if stepped.report is not None:
+                yield Row(bucket=key[0], report=stepped.report)
+        if claims:
+            yield self._process(bucket_of_key(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: Any,
+        expiredTimerInfo: Any,
+    ) -> Iterator[Row]:
+        """Judge settled claims, and clear the state of an empty bucket."""
+        state = unpack_identities(self._index.read(), self._pages.read)
+        now = timerValues.getCurrentProcessingTimeInMs()
+        number = bucket_of_key(key[0])
+        report = self._step.tick(number, state, now)
+        if len(state):
+            self._handle.registerTimer(next_tick(number, now, self.tick_interval))
+            yield self._store(state, report)
+        else:
+            self._index.clear()
+            self._pages.clear()
+            yield _report_row(report)
+
+    def close(self) -> None:
+        """End the task. All state is in the state store."""
+        end_task()
+
+    def _process(self, number: int, claims: list[Claim], now: int) -> Row:
+        stored = self._index.read()
+        if stored is None:
+            self._handle.registerTimer(first_tick(number, now, self.tick_interval))
+        state = unpack_identities(stored, self._pages.read)
+        return self._store(state, self._step.process(number, state, claims))
+
+    def _store(self, state: StoredIdentities, report: Report) -> Row:
+        packed = pack_identities(state)
+        self._index.write(packed.index)
+        for number, page in packed.written.items():
+            self._pages.write(number, page)
+        for number in packed.removed:
+            self._pages.remove(number)
+        report.state_bytes = packed.size
+        return _report_row(report)
+
+
+def _report_row(report: Report) -> Row:
+    return Row(bucket=report.bucket, report=pack_report(report))

@@ -1,9 +1,12 @@
-"""Spark's Python workers: a cache that survives from task to task, and settings of the garbage collector.
+"""Spark's Python workers: a cache that survives from task to task, garbage collection, and stored bytes.
 
-Spark reuses worker processes but unpickles the code for each task, so objects that should survive from
-batch to batch are cached here. After every task Spark runs a full garbage collection, which takes a tenth
-of a second for imported modules alone. Therefore objects of the first task are frozen, which excludes them
-from later collections, and caches with thousands of entries use types that are not tracked.
+Spark reuses worker processes but unpickles the code for each task, so objects that should survive from batch
+to batch are cached here. After every task Spark runs a full garbage collection, which takes a tenth of a
+second for imported modules alone. Therefore tasks make collections rare, objects of the first task are
+frozen, which excludes them from later collections, and caches with thousands of entries use types that are
+not tracked.
+
+Stored bytes are values in Spark's state store under the current key. Each access is a round trip to the JVM.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import gc
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from streaming.garbage import make_collections_rare
+from pyspark.sql.streaming import StatefulProcessorHandle
 
 Cached = TypeVar("Cached")
 
@@ -29,13 +32,55 @@ def cached_in_worker(name: str, make: Callable[[], Cached]) -> Cached:
     return cached
 
 
-def begin_task() -> None:
-    """Make garbage collections rare. Called first in a task."""
-    make_collections_rare()
-
-
 @functools.cache
 def end_task() -> None:
     """Exclude all existing objects from later collections. Called last in a task; later calls do nothing."""
     gc.collect()
     gc.freeze()
+
+
+class StoredBytes:
+    """One value. A write is skipped if the bytes are those that were read last."""
+
+    def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
+        self._state = handle.getValueState(name, "state binary")
+        self._read: bytes | None = None
+
+    def read(self) -> bytes | None:
+        """Return the stored bytes, None if there are none."""
+        stored = self._state.get()
+        self._read = bytes(stored[0]) if stored else None
+        return self._read
+
+    def write(self, packed: bytes) -> None:
+        """Store bytes, unless they are those that `read` returned last."""
+        if packed != self._read:
+            self._state.update((packed,))
+
+    def clear(self) -> None:
+        """Remove the stored bytes."""
+        self._state.clear()
+
+
+class StoredPages:
+    """Numbered values. Each is read on its own."""
+
+    def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
+        self._state = handle.getMapState(name, "number int", "state binary")
+
+    def read(self, number: int) -> bytes | None:
+        """Return the bytes under a number, None if there are none."""
+        stored = self._state.getValue((number,))
+        return bytes(stored[0]) if stored else None
+
+    def write(self, number: int, packed: bytes) -> None:
+        """Store bytes under a number."""
+        self._state.updateValue((number,), (packed,))
+
+    def remove(self, number: int) -> None:
+        """Remove the bytes under a number."""
+        self._state.removeKey((number,))
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._state.clear()

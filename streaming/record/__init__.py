@@ -1,1 +1,1 @@
-"""Relays in front of a cluster, through which `kipwatch record` runs a test suite."""
+"""`kipwatch record`: relays before the brokers of a cluster, through which a test suite runs."""

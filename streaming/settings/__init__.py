@@ -1,1 +1,1 @@
-"""Configuration, decisions of users about rules, Kafka clients, the release to decode with."""
+"""The configuration: settings, decisions on rules, Kafka clients, the release to decode with."""

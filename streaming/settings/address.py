@@ -1,4 +1,4 @@
-"""Network addresses as text: `host:port`, with an IPv6 address in brackets."""
+"""Network addresses as text: `host:port`, with brackets around an IPv6 address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The configuration: a TOML file, overridden by flags of the same names."""
+"""The configuration: a TOML file, overridden by flags of the same names.
+
+`Configuration` is every setting with its default, description and limits; flags, their help and the reference
+of settings are made of it. Its tables are structures of their own, in this file and, for `MetricsTls`, in
+`metrics_tls`. `configure` reads the file, then the flags, and names line and key of a mistake (see
+`mistake`).
+"""
 
 from __future__ import annotations
 
@@ -10,24 +16,69 @@ from datetime import date
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Annotated, Any, Final, Literal, cast, get_type_hints
 
 import msgspec
 
 from decoders.frame.record import NAME_BYTES
-from decoders.wire.assembly import MAX_FRAME
+from decoders.retention import KEPT_FOR
+from decoders.wire.framing import MAX_FRAME
 from expectations.rules.base.rule import Level
 from streaming.log import Level as LogLevel
-from streaming.metrics.label_values import LABEL_LIMIT
+from streaming.metrics.labels import LABEL_LIMIT
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.metrics_tls import MetricsTls
 from streaming.settings.mistake import explain, line_of
-from streaming.settings.topic_settings import Topics
 from streaming.user_error import UserError
 
+_HOUR: Final = 3600 * 1_000_000_000
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
 _LISTS = frozenset({"interface", "ports", "spec", "tls_keylog"})
 Described = msgspec.Meta
 Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
+
+
+class TopicSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """How a topic is created. Kafka's own default applies to what is None.
+
+    `retention_mebibytes` is per partition, as Kafka counts it.
+    """
+
+    partitions: Count
+    retention_hours: Annotated[float, msgspec.Meta(gt=0)]
+    retention_mebibytes: Count | None = None
+    replication_factor: Count | None = None
+
+
+class FramesTopicSettings(TopicSettings, frozen=True):
+    """The topic of captured frames."""
+
+    partitions: Count = 2
+    retention_hours: Annotated[float, msgspec.Meta(gt=0)] = KEPT_FOR / _HOUR
+
+
+class FindingsTopicSettings(TopicSettings, frozen=True):
+    """The topic of findings. Its hours count from the latest publication of a finding."""
+
+    partitions: Count = 1
+    retention_hours: Annotated[float, msgspec.Meta(gt=0)] = 30 * 24
+
+
+class QuarantineTopicSettings(TopicSettings, frozen=True):
+    """The topic of records that are no frames. Its records are as private as those of the frames topic."""
+
+    partitions: Count = 1
+    retention_hours: Annotated[float, msgspec.Meta(gt=0)] = 3 * 24
+    retention_mebibytes: Count | None = 256
+
+
+class Topics(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """All topics: the table [topics] of the configuration."""
+
+    frames: FramesTopicSettings = FramesTopicSettings()
+    findings: FindingsTopicSettings = FindingsTopicSettings()
+    quarantine: QuarantineTopicSettings = QuarantineTopicSettings()
 
 
 class Listener(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -49,7 +100,7 @@ class Exclude(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     client_id: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse what is no address, and what names not exactly one of both."""
+        """Refuse an invalid address, and anything but exactly one of the two fields."""
         if bool(self.address) == bool(self.client_id):
             raise ValueError("Expected either `address` or `client_id`")
         try:
@@ -95,9 +146,9 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     )
     cluster: Annotated[str, Described(description="name of the watched cluster, at most 24 bytes")] = ""
     feeder: Annotated[str, Described(description="name of this feeder, at most 24 bytes")] = "feeder"
-    metrics_address: Annotated[str, Described(description="where the application serves /metrics")] = (
-        "127.0.0.1:9108"
-    )
+    metrics_address: Annotated[
+        str, Described(description="where the application serves /metrics and a page to read")
+    ] = "127.0.0.1:9108"
     feeder_metrics_address: Annotated[str, Described(description="where the feeder serves /metrics")] = (
         "127.0.0.1:9107"
     )
@@ -134,6 +185,13 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     archive: Annotated[
         str, Described(description="folder of the archive's Parquet tables; if empty, none are written")
     ] = ""
+    policies: Annotated[
+        str,
+        Described(
+            description="policies of your own, a file or a folder, by which the query validates samples of "
+            "what it would archive; if empty, none"
+        ),
+    ] = ""
     buckets: Annotated[
         int, Described(description="buckets of connections; fixed by the checkpoint", ge=1)
     ] = 256
@@ -169,7 +227,8 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     schemas: Annotated[
         str,
         Described(
-            description="kafka-clients jar of the release to decode with; if empty, the newest known release"
+            description="release to decode with: a kafka-clients jar, a table, or a folder of message files; "
+            "if empty, the newest known release"
         ),
     ] = ""
     spec: Annotated[

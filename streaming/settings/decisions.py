@@ -1,7 +1,12 @@
 """Users' decisions on rules: readings of KIPs, disabled rules, other levels, suppressed findings.
 
 A suppressed finding is still made, counted and shown. A suppression has a reason and an end, so that it
-cannot outlive its reason unnoticed: kipwatch warns when it has expired, or matches nothing.
+cannot outlive its reason unnoticed: kipwatch warns when it has expired, or matches nothing. It matches rules,
+software and client IDs by glob, addresses by CIDR. Suppressions name clients plainly. If findings hold
+pseudonyms, the client ID and the full address of a suppression are replaced likewise; a pattern of several
+clients cannot be compared with pseudonyms and is refused.
+
+A running query takes over the decisions of a changed configuration, and no other setting.
 """
 
 from __future__ import annotations
@@ -9,28 +14,32 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
+from fnmatch import fnmatchcase
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Final
 
 import msgspec
 
 from expectations.conversation.bodies import NO_NODE, ClusterDescription
+from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.finding import Finding, Suppressed
 from expectations.judging.terms import Terms, as_found
 from expectations.rules.base.rule import Rule
-from expectations.rules.catalogue import RULES
-from expectations.rules.readings import read_choices, rules_read_as
+from expectations.rules.catalogue import RULES, read_choices, rules_read_as
+from streaming.settings.confidential import pseudonyms_of
 from streaming.settings.configuration import Configuration, Listener, Suppression
-from streaming.settings.pseudonyms import pseudonyms_of
-from streaming.settings.suppression_match import SuppressionMatch
 from streaming.user_error import UserError, did_you_mean
+
+DECISIONS: Final = ("spec", "disable", "levels", "suppress", "listener")
 
 
 def utc_today() -> date:
-    """Return the present day in UTC, so that suppressions end everywhere at the same time."""
+    """Return the present day in UTC, so that suppressions end at the same time everywhere."""
     return datetime.now(UTC).date()
 
 
 class SuppressionUse(msgspec.Struct, frozen=True):
-    """How many findings a suppression matched; an expired one matches none."""
+    """How many findings a suppression matched. An expired one matches none."""
 
     suppression: Suppression
     expired: bool
@@ -47,8 +56,8 @@ class SuppressionUse(msgspec.Struct, frozen=True):
 class Decisions:
     """The decisions of one configuration.
 
-    Raises UserError if they name a rule, a reading or a network that does not exist, or have no usable key of
-    pseudonyms.
+    Raises UserError if they name a rule or a reading that does not exist, or an invalid network, or if the
+    key of pseudonyms cannot be used.
     """
 
     def __init__(self, configuration: Configuration, today: Callable[[], date] = utc_today) -> None:
@@ -81,14 +90,14 @@ class Decisions:
         )
 
     def decide(self, finding: Finding) -> Finding:
-        """Return a finding with its configured level, and with its suppression if one applies today."""
+        """Return a finding with its configured level, and with the suppression that applies today, if any."""
         level = self._configuration.levels.get(finding.rule, finding.level)
         covering = self._covering(finding)
         suppressed = Suppressed(covering.reason, covering.until.isoformat()) if covering else msgspec.UNSET
         return msgspec.structs.replace(finding, level=str(level), suppressed=suppressed)
 
     def uses(self, findings: Sequence[Finding]) -> list[SuppressionUse]:
-        """Return each suppression with the number of these findings that it matches."""
+        """Return each suppression with the number of findings that it matches."""
         today, covering = self._today(), [self._covering(finding) for finding in findings]
         return [
             SuppressionUse(each, each.until < today, sum(found is each for found in covering))
@@ -132,7 +141,7 @@ class Decisions:
                     raise UserError(f"{key}: the configuration names a rule {rule_id!r}; {hint}")
 
     def _suppressed(self, known: Collection[str]) -> list[str]:
-        """Return the rules of suppressions, a pattern itself if it matches none."""
+        """Return the rules that suppressions match, and each pattern that matches none."""
         patterns = (suppression.rule for suppression in self._configuration.suppress)
         return [found for pattern in patterns for found in fnmatch.filter(known, pattern) or [pattern]]
 
@@ -143,3 +152,84 @@ def _node_id(listener: Listener) -> int:
 
 def _named(suppression: Suppression) -> str:
     return f"the suppression of {suppression.rule} ({suppression.reason})"
+
+
+def take_over(current: Configuration, changed: Configuration) -> tuple[Configuration, list[str]]:
+    """Return `current` with the decisions of `changed`, and the names of other settings that differ."""
+    taken = msgspec.structs.replace(current, **{name: getattr(changed, name) for name in DECISIONS})
+    names = Configuration.__struct_fields__
+    return taken, [name for name in names if getattr(taken, name) != getattr(changed, name)]
+
+
+class SuppressionMatch:
+    """A suppression with its patterns parsed."""
+
+    def __init__(self, suppression: Suppression, pseudonyms: Pseudonyms | None = None) -> None:
+        """Raises UserError if an address is not valid, or a pattern cannot be compared with pseudonyms."""
+        self.suppression = suppression
+        client_id, client = suppression.client_id, suppression.client
+        if pseudonyms is not None:
+            client_id = client_id and pseudonyms.text(_whole("client_id", client_id, "*?["))
+            client = client and _pseudonym(_whole("client", client, "/"), pseudonyms)
+        self._client_id = client_id
+        self._client = _address(client)
+        self._broker = _address(suppression.broker)
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether a finding matches all given fields."""
+        given = self.suppression
+        return (
+            fnmatchcase(finding.rule, given.rule)
+            and _matches(given.client_software_name, finding.client_software_name)
+            and _matches(self._client_id, finding.client_id)
+            and (self._client is None or self._client.covers(finding.client))
+            and (self._broker is None or self._broker.covers(finding.broker))
+        )
+
+
+class AddressPattern:
+    """A network in CIDR notation, or an address with or without a port. IPv6 may have brackets."""
+
+    def __init__(self, text: str) -> None:
+        """Raises UserError if a network is not valid."""
+        self._text = text.replace("[", "").replace("]", "") if "]:" not in text else text
+        self._network = _network(text) if "/" in text else None
+
+    def covers(self, address: str) -> bool:
+        """Whether the pattern covers an address with a port, as findings have it."""
+        host = address.rpartition(":")[0].strip("[]")
+        if self._network is not None:
+            return ip_address(host) in self._network
+        return self._text in (address, host)
+
+
+def _whole(key: str, pattern: str, signs: str) -> str:
+    """Return a pattern that covers one client. Raises UserError for a pattern of several."""
+    if any(sign in pattern for sign in signs):
+        raise UserError(
+            f'suppress: with identities = "keyed-hash" {key} must name one client in full, not {pattern!r}'
+        )
+    return pattern
+
+
+def _pseudonym(client: str, pseudonyms: Pseudonyms) -> str:
+    """Replace an address with or without a port. Without one, IPv6 has colons nevertheless."""
+    is_bare = ":" not in client or (client.count(":") > 1 and "]:" not in client)
+    if is_bare:
+        return pseudonyms.host(f"[{client}]" if ":" in client and "[" not in client else client)
+    return pseudonyms.address(client)
+
+
+def _matches(glob: str | None, text: str | None) -> bool:
+    return glob is None or (text is not None and fnmatchcase(text, glob))
+
+
+def _address(text: str | None) -> AddressPattern | None:
+    return None if text is None else AddressPattern(text)
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise UserError(f"suppress: {error}; write a network such as 10.0.0.0/8") from None

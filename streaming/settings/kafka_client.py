@@ -1,11 +1,12 @@
-"""Settings of kipwatch's own Kafka clients: one table, for librdkafka and for the JVM.
+"""Settings of kipwatch's own Kafka clients: the table [kafka], for librdkafka and for the JVM.
 
 The table uses librdkafka's names. It holds no secrets: it names them, as `env:NAME` or `file:PATH`, and they
 are looked up when a client is made.
 
-The JVM's client, Spark's consumer of the frames topic, gets what is said of security, translated, and a few
-settings that both clients know by one name. What is said of security and cannot be translated is refused: a
-connection must not be less secure than its table says. Other settings tune librdkafka alone.
+The JVM's client is Spark's consumer of the frames topic. It gets the settings of security, translated, and a
+few settings that both clients know by one name; other settings tune librdkafka alone. A setting of security
+that cannot be translated is refused, because a connection must not be less secure than its table says. The
+login (SASL) becomes the options of a JAAS login module.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from streaming.settings.jvm_login import login
-from streaming.settings.secret import is_reference, looked_up, read_text
+from streaming.settings.confidential import is_reference, looked_up, read_text
 from streaming.user_error import UserError
 
 Setting = str | int | bool
@@ -79,9 +79,20 @@ _TRANSLATED: Final = frozenset(
 )
 _OF_SECURITY: Final = re.compile(r"(ssl|sasl|security|https|enable\.ssl|enable\.sasl)\.")
 _OWN_KINIT: Final = "sasl.kerberos.kinit.cmd"
-"""How librdkafka renews a ticket; Java does so itself."""
+"""The command by which librdkafka renews a ticket. Java renews it itself."""
 _DEFAULT_AUTHORITIES: Final = "probe"
 """The value of `ssl.ca.location` that stands for the authorities of the system."""
+_SECURITY: Final = "org.apache.kafka.common.security"
+_PLAIN: Final = f"{_SECURITY}.plain.PlainLoginModule"
+_SCRAM: Final = f"{_SECURITY}.scram.ScramLoginModule"
+_OAUTHBEARER: Final = f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule"
+_OIDC_HANDLER: Final = f"{_SECURITY}.oauthbearer.OAuthBearerLoginCallbackHandler"
+_KERBEROS: Final = "com.sun.security.auth.module.Krb5LoginModule"
+
+_JAAS: Final = "sasl.jaas.config"
+_OIDC: Final = "sasl.oauthbearer"
+
+Texts = Mapping[str, str]
 
 
 def librdkafka_settings(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
@@ -105,8 +116,8 @@ def admin_client(
 ) -> AdminClient:
     """Make a client that asks and administers Kafka; its errors are raised and not logged.
 
-    `settings` is the table [kafka] of the configuration. `on_error` is called with what goes wrong in the
-    background. Raises UserError for settings that are refused.
+    `settings` is the table [kafka] of the configuration. `on_error` gets errors of the background. Raises
+    UserError for settings that are refused.
     """
     own = {"log_level": 0, **({"error_cb": on_error} if on_error else {})}
     return made(AdminClient, {**librdkafka_settings(bootstrap, settings), **own})
@@ -115,7 +126,7 @@ def admin_client(
 def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, str]:
     """Return the options of Spark's Kafka source with secrets looked up.
 
-    Raises UserError for a secret that is not found, and for what the JVM's client cannot do for security.
+    Raises UserError for a secret that is not found, and for settings of security that the JVM lacks.
     """
     for name in sorted(settings.keys() - _TRANSLATED - {_OWN_KINIT}):
         if _OF_SECURITY.match(name):
@@ -125,7 +136,7 @@ def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, st
     if "https.ca.location" in found:
         found["https.ca.pem"] = read_text("kafka.https.ca.location", found["https.ca.location"])
     options: dict[str, str] = {name: found[name] for name in _SAME if name in found}
-    options |= _encryption(found) | login(found) | _stores(found)
+    options |= _encryption(found) | _login(found) | _stores(found)
     return {f"kafka.{name}": value for name, value in {"bootstrap.servers": bootstrap, **options}.items()}
 
 
@@ -169,3 +180,80 @@ def _stores(found: Mapping[str, str]) -> dict[str, str]:
 
 def _mentions(options: Mapping[str, str], store: str) -> bool:
     return any(name.startswith(f"ssl.{store}.") for name in options)
+
+
+def _login(found: Texts) -> dict[str, str]:
+    """Return the login settings of the JVM's client for librdkafka's, with secrets looked up.
+
+    Raises UserError for a mechanism that only one of the two clients knows.
+    """
+    mechanism = found.get("sasl.mechanism", "")
+    if not mechanism:
+        return {}
+    if mechanism not in _MECHANISMS:
+        raise UserError(f"kafka.sasl.mechanism {mechanism} is not one of {', '.join(_MECHANISMS)}")
+    return {"sasl.mechanism": mechanism, **_MECHANISMS[mechanism](found)}
+
+
+def _with_password(module: str) -> Callable[[Texts], dict[str, str]]:
+    def of(found: Texts) -> dict[str, str]:
+        user, password = found.get("sasl.username", ""), found.get("sasl.password", "")
+        return {_JAAS: _module(module, {"username": user, "password": password})}
+
+    return of
+
+
+def _oidc(found: Texts) -> dict[str, str]:
+    """Log in by OpenID Connect with client credentials, the grant that both clients know."""
+    if found.get(f"{_OIDC}.method") != "oidc":
+        raise UserError(f'kafka.{_OIDC}.method must be "oidc": there is no other way to get a token')
+    grant = found.get(f"{_OIDC}.grant.type", "client_credentials")
+    if grant != "client_credentials":
+        raise UserError(f"kafka.{_OIDC}.grant.type {grant} has no counterpart in Spark's Kafka client")
+    options = {
+        "clientId": found.get(f"{_OIDC}.client.id", ""),
+        "clientSecret": found.get(f"{_OIDC}.client.secret", ""),
+        "scope": found.get(f"{_OIDC}.scope", ""),
+        **_extensions(found.get(f"{_OIDC}.extensions", "")),
+    }
+    authority = found.get("https.ca.pem", "")
+    if authority:
+        options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
+    return {
+        _JAAS: _module(_OAUTHBEARER, options),
+        "sasl.login.callback.handler.class": _OIDC_HANDLER,
+        f"{_OIDC}.token.endpoint.url": found.get(f"{_OIDC}.token.endpoint.url", ""),
+    }
+
+
+def _extensions(text: str) -> dict[str, str]:
+    """Translate librdkafka's `name=value,name=value`."""
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    return {f"extension_{name}": value for name, _, value in pairs}
+
+
+def _kerberos(found: Texts) -> dict[str, str]:
+    principal, keytab = found.get("sasl.kerberos.principal", ""), found.get("sasl.kerberos.keytab", "")
+    source = {"useKeyTab": "true", "storeKey": "true"} if keytab else {"useTicketCache": "true"}
+    service = found.get("sasl.kerberos.service.name", "kafka")
+    options = source | {"keyTab": keytab, "principal": principal}
+    return {_JAAS: _module(_KERBEROS, options), "sasl.kerberos.service.name": service}
+
+
+_MECHANISMS: Final[Mapping[str, Callable[[Texts], dict[str, str]]]] = {
+    "PLAIN": _with_password(_PLAIN),
+    "SCRAM-SHA-256": _with_password(_SCRAM),
+    "SCRAM-SHA-512": _with_password(_SCRAM),
+    "OAUTHBEARER": _oidc,
+    "GSSAPI": _kerberos,
+}
+
+
+def _module(name: str, options: Texts) -> str:
+    given = "".join(f" {option}={_quoted(value)}" for option, value in options.items() if value)
+    return f"{name} required{given};"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'

@@ -24,10 +24,10 @@ class MetricsTls(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class ServerCertificate:
-    """Makes the TLS context of a server, anew when one of its files has changed.
+    """Makes the TLS context of a server, and makes it anew when a file changes.
 
-    So a renewed certificate is taken over without a restart. If the new files cannot be read, the old context
-    stays in use. Raises UserError if the files cannot be used at first.
+    So a renewed certificate needs no restart. While new files cannot be read, the old context stays in use.
+    Raises UserError if the first files cannot be used.
     """
 
     def __init__(self, files: MetricsTls) -> None:
@@ -66,7 +66,7 @@ class ServerCertificate:
 
 
 def tls_context(files: MetricsTls) -> Callable[[], ssl.SSLContext] | None:
-    """Return what makes the context of each connection, None if pages are served without TLS.
+    """Return the maker of the context for each connection, None if pages are served without TLS.
 
     Raises UserError if the files cannot be used.
     """

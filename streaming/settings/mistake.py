@@ -1,4 +1,9 @@
-"""Explains what is wrong in a configuration: the line, the key, what was given and what is allowed."""
+"""Explains a mistake in a configuration: the line, the key, the given value and what is allowed.
+
+msgspec validates the configuration, and its message gives the kind of mistake and a place in the structure.
+The key is found in that structure, the line by reading the keys of the TOML text, what is allowed from the
+type at the key.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ import msgspec
 from streaming.user_error import did_you_mean
 
 Key = tuple[str | int, ...]
-"""Where a value is: names of tables and settings, and indices of lists."""
+"""The place of a value: names of tables and settings, and indices of lists."""
 
 _LONGEST_VALUE = 60
 _ERROR = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
@@ -56,7 +61,7 @@ def explain(error: msgspec.ValidationError, settings: Mapping[str, Any], kind: t
 
 
 def line_of(text: str, key: Key) -> int | None:
-    """Return the number of the line of a TOML text that comes nearest to a key, None if none does."""
+    """Return the number of the line of a TOML text that is nearest to a key, None if there is none."""
     lines = {here: number for number, here in _keys_of_lines(text)}
     return next((lines[key[:size]] for size in range(len(key), 0, -1) if key[:size] in lines), None)
 
@@ -88,7 +93,7 @@ def _names(dotted: str) -> Key:
 
 
 def _key(place: str, settings: Mapping[str, Any], kind: type) -> Key:
-    """Return the key that msgspec's text for a place means; it leaves out which entry of a table is meant."""
+    """Return the key of a place in msgspec's message, which does not tell entries of a table apart."""
     key: Key = ()
     for step in _STEP.finditer(place):
         if step["index"] == "...":
@@ -123,7 +128,7 @@ def _type_at(kind: Any, key: Key) -> Any:
 
 
 def _bare(kind: Any) -> Any:
-    """Return a type without what annotates it, and without None."""
+    """Return a type without annotations and without None."""
     if hasattr(kind, "__metadata__"):
         return _bare(kind.__origin__)
     members = [member for member in get_args(kind) if member is not NoneType]
@@ -131,7 +136,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _allowed(what: str, kind: Any) -> str:
-    """Say what is allowed. Checks of our own say it themselves."""
+    """Tell what is allowed. Messages of our own checks say so themselves."""
     return f"allowed is {_in_words(kind)}" if _OF_TYPE.match(what) else what
 
 

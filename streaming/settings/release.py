@@ -1,22 +1,25 @@
-"""The Kafka release that frames are decoded with: the committed one, or another that the user names."""
+"""The Kafka release to decode frames with: the committed one, or one that the user names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from decoders.schema.model import SchemaError
-from decoders.schema.registry import COMMITTED_TABLE, Schemas, read_table, schemas_of
+from decoders.schema.registry import Schemas, schemas_of
+from decoders.schema.source import COMMITTED_TABLE, read_table
 from decoders.schema.table import Table, dump_table
 from streaming.user_error import UserError
 
 COMMITTED = "committed"
 """The name of the committed table."""
-RELEASE_HELP = f"a kafka-clients jar, a table made of one, or `{COMMITTED}`"
-"""How flags explain what names a release."""
+RELEASE_HELP = (
+    f"a kafka-clients jar, a table made of one, a folder of Kafka's message files, or `{COMMITTED}`"
+)
+"""What names a release, for the help of flags."""
 
 
 def load_table(name: str) -> Table:
-    """Read the table of a kafka-clients jar or a table file, or the committed one. Raises UserError."""
+    """Read the table of a jar, a table file or a folder, or the committed one. Raises UserError."""
     try:
         return read_table(COMMITTED_TABLE if name == COMMITTED else Path(name))
     except SchemaError as error:
@@ -24,12 +27,12 @@ def load_table(name: str) -> Table:
 
 
 def table_text(name: str) -> str | None:
-    """Return the text of a named table, as it is sent to other processes; None for no name."""
+    """Return the text of a named table, to be sent to other processes; None for no name."""
     return dump_table(load_table(name)) if name else None
 
 
 def load_schemas(name: str) -> Schemas:
-    """Load the schemas of a named release; without a name, of the committed one. Raises UserError."""
+    """Load the schemas of a named release, by default the committed one. Raises UserError."""
     try:
         return schemas_of(table_text(name))
     except SchemaError as error:

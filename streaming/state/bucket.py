@@ -1,14 +1,30 @@
 """A bucket: the connections whose state one Spark key holds.
 
 One round trip to Spark's state store costs about the same for one connection as for hundreds, so connections
-share a key.
+share a key. The state store has two values of a bucket. Each batch writes the first: a version byte, then the
+rows of the connections, column by column, with what they share. The second is what few connections have
+beside their rows (`contents.py`): it is fetched when it is asked for, and written when it changes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
-from streaming.state.connections import Connections
+import msgspec
+import numpy as np
+import zstandard
+
+from expectations.conversation.observation import Evidence
+from expectations.judging.facts import Facts
+from streaming.state import StateError
+from streaming.state.connections import Connections, InFlightCounts, Server, Table
+from streaming.state.contents import Contents
+from streaming.state.narrowing import Narrowed, narrowed, widened
+
+STATE_VERSION: Final = 2
+"""The layout of the first value; any other is refused."""
 
 
 @dataclass(slots=True)
@@ -28,3 +44,118 @@ class Bucket:
     answered: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
     buckets: int = 0
     resumed_at: int = 0
+
+
+class PackedBucket(NamedTuple):
+    """The two values of a bucket. `contents` is None if it has not changed; `size` is the size of both."""
+
+    bucket: bytes
+    contents: bytes | None
+    size: int
+
+
+class _StoredConnections(msgspec.Struct, array_like=True):
+    """The rows of connections as columns, and the tables that they refer to.
+
+    `columns` are facts, servers, requests in flight, whether there are findings, and the cells.
+    """
+
+    ids: bytes
+    clients: list[str]
+    columns: Narrowed
+    facts_table: list[Facts]
+    servers: list[Server]
+    in_flight_table: list[InFlightCounts]
+    texts: list[str | Evidence]
+    contents_size: int
+
+
+class _StoredBucket(msgspec.Struct, array_like=True):
+    """The layout of the first value."""
+
+    clock: int
+    scheduled: bool
+    republished_at: int
+    answered: dict[str, set[tuple[int, int]]]
+    connections: _StoredConnections
+    buckets: int
+    resumed_at: int
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(_StoredBucket)
+_COMPRESSOR = zstandard.ZstdCompressor(level=1)
+_DECOMPRESSOR = zstandard.ZstdDecompressor()
+
+
+def pack_bucket(bucket: Bucket) -> PackedBucket:
+    """Encode a bucket for the state store."""
+    connections = bucket.connections
+    connections.lay_out()
+    contents = connections.contents.packed()
+    stored = _StoredBucket(
+        bucket.clock,
+        bucket.scheduled,
+        bucket.republished_at,
+        bucket.answered,
+        _stored(connections),
+        bucket.buckets,
+        bucket.resumed_at,
+    )
+    packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(_ENCODER.encode(stored))
+    return PackedBucket(packed, contents, len(packed) + connections.contents.size)
+
+
+def unpack_bucket(stored: bytes | None, contents: Callable[[], bytes | None]) -> Bucket:
+    """Decode a bucket; None is one that was never stored. Raises StateError.
+
+    `contents` fetches the second value. It is called when a connection is first read that has content.
+    """
+    if stored is None:
+        return Bucket()
+    version, content = stored[0], stored[1:]
+    if version != STATE_VERSION:
+        raise StateError(
+            f"the checkpoint holds state of version {version}, this kipwatch writes {STATE_VERSION}: "
+            "run the kipwatch that wrote it, or start with a new checkpoint folder"
+        )
+    read = _DECODER.decode(_DECOMPRESSOR.decompress(content))
+    return Bucket(
+        _connections(read.connections, contents),
+        read.clock,
+        read.scheduled,
+        read.republished_at,
+        read.answered,
+        read.buckets,
+        read.resumed_at,
+    )
+
+
+def _stored(connections: Connections) -> _StoredConnections:
+    columns = connections.facts, connections.server, connections.in_flight, connections.has_findings
+    return _StoredConnections(
+        connections.ids,
+        connections.clients,
+        narrowed(np.vstack([*columns, connections.cells.T])),
+        connections.facts_table.values,
+        connections.servers.values,
+        connections.in_flight_table.values,
+        connections.texts.values,
+        connections.contents.size,
+    )
+
+
+def _connections(stored: _StoredConnections, contents: Callable[[], bytes | None]) -> Connections:
+    connections = Connections()
+    connections.ids, connections.clients = stored.ids, stored.clients
+    facts, server, in_flight, has_findings, *_ = columns = widened(stored.columns)
+    connections.facts, connections.server, connections.in_flight = facts, server, in_flight
+    connections.has_findings = has_findings != 0
+    connections.cells = np.ascontiguousarray(columns[4:].T)
+    connections.is_stored = np.ones(len(connections.facts), np.bool_)
+    connections.facts_table = Table(stored.facts_table)
+    connections.servers = Table(stored.servers)
+    connections.in_flight_table = Table(stored.in_flight_table)
+    connections.texts = Table(stored.texts)
+    connections.contents = Contents(stored.contents_size, contents)
+    return connections

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Self
@@ -19,7 +20,7 @@ from decoders.wire.segment import SocketAddress
 class ByteAccount(msgspec.Struct, frozen=True):
     """Bytes of captured TCP payload by fate: captured = framed + the sum of skipped, which is by reason.
 
-    `lost` bytes were never captured. Without client and server it accounts for what belongs to no connection.
+    `lost` bytes were never captured. Without client and server it accounts for bytes outside connections.
     """
 
     client: str | None
@@ -51,12 +52,13 @@ def accounts(
     max_frame: int,
     key_log: KeyLog | None = None,
 ) -> Iterator[ByteAccount]:
-    """Yield the account of each connection when it ends, and last that of what belongs to no connection."""
+    """Yield the account of each connection when it ends, and last that of bytes outside connections."""
     ended: list[ByteAccount] = []
     tracker = ColumnarTracker(
         schemas,
         ports=ports,
         run=0,
+        secret=secrets.token_bytes(),
         max_frame=max_frame,
         key_log=key_log,
         on_end=lambda *connection: ended.append(ByteAccount.of(*connection)),
@@ -88,7 +90,7 @@ class _Sum:
         ended.clear()
 
     def remainder(self, ledger: Ledger) -> ByteAccount:
-        """Return what the ledger of the whole capture holds beside the accounts so far."""
+        """Return the account of the bytes that the whole capture's ledger has beyond the accounts so far."""
         skipped = {
             name: size for name, total in _skipped(ledger).items() if (size := total - self._skipped[name])
         }

@@ -1,20 +1,35 @@
-"""A frame as one object: its record, header, body, remarks, and why it could not be decoded."""
+"""Decoded frames as objects: header, body, remarks, and why a frame could not be decoded.
+
+`decode_frame` also keeps the client of each connection, since KIP-511's request log shows it on each line.
+`hide_secrets` blanks passwords, tokens, keys and configuration values. `connections_of` finds the connections
+that show a client instance or a group. A connection shows a client instance by its ID in a request header
+(KIP-1313), in telemetry (KIP-714) or as a member ID (KIP-1082), and a group by a request or response that
+names it.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from decoders.codec.failure import DecodeFailure, Remark
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
+from decoders.frame.privacy import NO_GUARD, guards_of
 from decoders.frame.record import Direction, Kind, Pairing, Record
+from decoders.protocol import API_VERSIONS
 from decoders.schema.registry import Api, Schemas
-from expectations.conversation.identifier import identifier_text
-from streaming.transcript.client import ConnectedClient
+from expectations.conversation.identifier import identifier_bytes, identifier_text
 
-NO_API = -1
+NO_API: Final = -1
+HIDDEN: Final = "(hidden)"
+_GROUPS: Final = frozenset({"groupId", "groups", "groupIds", "groupsNames"})
+_INSTANCES: Final = frozenset({"clientInstanceId", "memberId"})
+_GROUP_COORDINATOR: Final = 0
+"""The key type of a FindCoordinator request for a group."""
 
 
 class Oddness(msgspec.Struct):
@@ -53,6 +68,37 @@ class DecodedFrame(msgspec.Struct):
     failure: Oddness | None = None
     client_software_name: str | None = None
     client_software_version: str | None = None
+
+
+@dataclass(slots=True)
+class ConnectedClient:
+    """The latest client ID other than null, and the software of the latest ApiVersions request."""
+
+    client_id: str | None = None
+    software_name: str | None = None
+    software_version: str | None = None
+
+    def update(self, request: Request) -> None:
+        """Update the client by a request that it sent."""
+        if request.client_id is not None:
+            self.client_id = request.client_id
+        body: dict[str, Any] = request.body or {}
+        if request.api_key == API_VERSIONS and "clientSoftwareName" in body:
+            self.software_name = body["clientSoftwareName"]
+            self.software_version = body["clientSoftwareVersion"]
+
+
+class ConnectedClients:
+    """The clients of the open connections."""
+
+    def __init__(self) -> None:
+        self._by_connection: dict[bytes, ConnectedClient] = {}
+
+    def of(self, record: Record) -> ConnectedClient:
+        """Return the client of a record's connection; it is forgotten when the connection closes."""
+        if record.kind is Kind.CLOSED:
+            return self._by_connection.pop(record.connection, ConnectedClient())
+        return self._by_connection.setdefault(record.connection, ConnectedClient())
 
 
 def decode_frame(schemas: Schemas, record: Record, client: ConnectedClient) -> DecodedFrame | None:
@@ -133,3 +179,83 @@ def _why_unknown(read: Request | Response, api: Api | None) -> str:
     if api is None:
         return "unknown-api"
     return "unproven" if read.api_version in api.versions else "unknown-version"
+
+
+def hide_secrets(schemas: Schemas, frame: DecodedFrame) -> None:
+    """Replace the secrets in a frame's body by HIDDEN, apart from empty ones.
+
+    Data of applications, such as a member's metadata, is shown, although the feeder does not keep it.
+    """
+    if frame.body is None or frame.api_key is None:
+        return
+    guards = guards_of(schemas)
+    by_key = guards.requests if frame.kind == "request" else guards.responses
+    for path in by_key.get(frame.api_key, NO_GUARD).hidden:
+        _hide(frame.body, path.split("."))
+
+
+def _hide(value: Any, path: Sequence[str]) -> None:
+    if isinstance(value, list):
+        for element in value:
+            _hide(element, path)
+    elif isinstance(value, dict):
+        name, *rest = path
+        if rest:
+            _hide(value.get(name), rest)
+        elif isinstance(value.get(name), list):
+            value[name] = [element and HIDDEN for element in value[name]]
+        elif value.get(name):
+            value[name] = HIDDEN
+
+
+class Followed(NamedTuple):
+    """A client instance ID of 16 bytes, a group ID, or both. None matches every frame."""
+
+    instance_id: bytes | None = None
+    group_id: str | None = None
+
+    def shown_by(self, frame: DecodedFrame) -> bool:
+        """Whether a frame shows both IDs."""
+        return self._shows_instance(frame) and self._shows_group(frame)
+
+    def _shows_instance(self, frame: DecodedFrame) -> bool:
+        if self.instance_id is None:
+            return True
+        texts = [frame.client_instance_id, *_texts(frame.body, _INSTANCES)]
+        return any(text is not None and identifier_bytes(text) == self.instance_id for text in texts)
+
+    def _shows_group(self, frame: DecodedFrame) -> bool:
+        if self.group_id is None:
+            return True
+        return self.group_id in (*_texts(frame.body, _GROUPS), *_sought(frame.body or {}))
+
+
+def connections_of(frames: Iterable[DecodedFrame], *followed: Followed) -> set[str]:
+    """Return the connections, in hex, that show everything followed, in one frame or in several."""
+    shown: list[set[str]] = [set() for _ in followed]
+    for frame in frames:
+        for each, connections in zip(followed, shown, strict=True):
+            if each.shown_by(frame):
+                connections.add(frame.connection)
+    return set.intersection(*shown) if shown else set()
+
+
+def _texts(value: Any, names: frozenset[str], name: str = "") -> Iterator[str]:
+    """Yield the texts of all fields with one of these names, at any depth of a body."""
+    if isinstance(value, dict):
+        for inner, content in value.items():
+            yield from _texts(content, names, inner)
+    elif isinstance(value, list):
+        for content in value:
+            yield from _texts(content, names, name)
+    elif isinstance(value, str) and name in names:
+        yield value
+
+
+def _sought(body: dict[str, Any]) -> Iterator[str]:
+    """Yield the groups whose coordinator a FindCoordinator request asks for."""
+    if (
+        body.get("keyType", _GROUP_COORDINATOR) == _GROUP_COORDINATOR
+        and {"key", "coordinatorKeys"} & body.keys()
+    ):
+        yield from _texts(body, frozenset({"key", "coordinatorKeys"}))

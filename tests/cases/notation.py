@@ -19,7 +19,7 @@ from decoders.schema.header_versions import Layout
 from expectations.conversation.identifier import identifier_text
 from expectations.judging.outcome import Outcome
 from expectations.rules.base.rule import Rule
-from expectations.rules.readings import read_choices, rules_read_as
+from expectations.rules.catalogue import read_choices, rules_read_as
 from tests.exchange import ADVERTISED, ID_A, ID_B, Exchange
 
 INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"} | {

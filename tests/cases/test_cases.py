@@ -8,6 +8,8 @@ import pytest
 
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Outcome
+from expectations.report.coverage import coverage_of
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Verdict
 from expectations.rules.catalogue import RULES
 from tests.cases.notation import Case, read_page
@@ -18,12 +20,13 @@ CASES = [case for page in PAGES for case in read_page(page)]
 
 
 def verdicts_of(outcome: Outcome, rule: str) -> str:
-    """Return the verdicts of a rule as the pages write them: `conforms 1, violates 2`, or `nothing`."""
-    said = [
-        f"{verdict} {outcome.checks[rule, verdict]}"
-        for verdict in Verdict
-        if (rule, verdict) in outcome.checks
-    ]
+    """Return the verdicts of a rule as the pages write them: `violates 2, undecided 3 (cut)` or `nothing`."""
+    (row,) = coverage_of(outcome.checks, [each for each in RULES if each.id == rule])
+    said = [f"{verdict} {getattr(row, verdict)}" for verdict in Verdict if getattr(row, verdict)]
+    if len(row.reasons) == 1:
+        said[-1] += f" ({next(iter(row.reasons))})"
+    elif row.reasons:
+        said[-1] += f" ({', '.join(f'{reason} {count}' for reason, count in row.reasons.items())})"
     return ", ".join(said) or "nothing"
 
 
@@ -60,3 +63,9 @@ def test_a_rule_has_a_case_that_violates_one_that_conforms_and_one_that_is_undec
 
 def test_every_page_of_cases_is_of_a_rule() -> None:
     assert {case.rule for case in CASES} <= {rule.id for rule in RULES}
+
+
+def test_every_reason_leaves_a_case_undecided() -> None:
+    """Except one that takes more requests than a page can show."""
+    shown = {word.strip("(,)") for case in CASES for word in case.verdicts.split()}
+    assert set(Reason) - shown == {Reason.FORGOTTEN}

@@ -20,9 +20,9 @@ CUT = "records and credentials are cut from a frame, and the rest cannot be read
 UNASKED = "some connections never ask for versions"
 UNDECIDED = {
     "kip35/advertised-version-refused": "connections close for many reasons: only three closes count",
-    "kip1082/member-id-not-used": "a share consumer fetches on another connection than it heartbeats on",
+    "kip1082/member-id-not-used": "a share consumer fetches and heartbeats on different connections",
     "kip35/api-not-advertised": UNASKED,
-    "kip35/negotiation-not-repeated": "it asks on a connection only after it has used others",
+    "kip35/negotiation-not-repeated": "the client asks for versions only after it has used other connections",
     "kip35/version-out-of-range": UNASKED,
     "wire/encoding-not-canonical": CUT,
     "wire/malformed-request": CUT,
@@ -115,9 +115,9 @@ def _secured(done: Sequence[Result]) -> Iterator[str]:
             yield f"| {name} | {result.frames} | {found} |"
     yield """
 librdkafka 2.16.0 and Java kafka-clients 4.4.0 also used SASL/SCRAM-SHA-256 through a recording relay
-(`tests/scenarios/test_sasl.py`): two tokens on each connection, no finding. Java kafka-clients 4.4.0 also ran
-behind a relay that turns it into a KIP-1313 client, with SASL/PLAIN at the start and again every two seconds
-(`tests/scenarios/test_kip_1313.py`). The only finding is that its member ID is not its instance ID.
+(`tests/scenarios/test_security.py`): two tokens on each connection, no finding. Java kafka-clients 4.4.0 also
+ran behind a relay that turns it into a KIP-1313 client, with SASL/PLAIN at the start and again every two
+seconds (`tests/scenarios/test_kip_1313.py`). The only finding is that its member ID is not its instance ID.
 """
 
 
@@ -184,10 +184,23 @@ def _shown(known: Deviation, done: Iterable[Result]) -> Iterator[tuple[Result, F
 
 def _undecided(done: Sequence[Result]) -> Iterator[str]:
     yield "## What remains undecided\n"
-    yield f"Rules that could not decide more than {MUCH:.0%} of what they were shown of a client:\n"
-    yield "| rule | client | share | why |\n|---|---|--:|---|"
+    yield f"Why rules could not decide more than {MUCH:.0%} of what they were shown of a client:\n"
+    yield "| reason | rules | clients | share |\n|---|---|---|--:|"
+    names = [client.name for client in table().client]
+    by_reason: dict[str, list[tuple[str, str, float]]] = defaultdict(list)
     for rule, client, share in undecided(done):
-        yield f"| `{rule}` | {client} | {share:.0%} | {UNDECIDED[rule]} |"
+        by_reason[UNDECIDED[rule]].append((rule, client, share))
+    for reason, cases in sorted(by_reason.items()):
+        rules, clients, shares = zip(*cases, strict=True)
+        ids = ", ".join(f"`{rule}`" for rule in sorted(set(rules)))
+        shown = [name for name in names if name in clients]
+        about = "all" if shown == names else ", ".join(shown)
+        yield f"| {reason} | {ids} | {about} | {_range(shares)} |"
+
+
+def _range(shares: Sequence[float]) -> str:
+    lowest, highest = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
 def undecided(done: Iterable[Result]) -> Iterator[tuple[str, str, float]]:

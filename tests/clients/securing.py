@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from streaming.broker.ports import HOST, free_ports
-from streaming.demo.tls_endpoint import DemoTls, TlsEndpoint
+from streaming.demo.loopback import DemoTls, TlsEndpoint
 from tests.clients.releases import ReleasedBroker
 
 PLAIN, SASL, TLS = "", "SASL/PLAIN", "TLS"

@@ -13,8 +13,9 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo.child import Child
-from streaming.demo.page import MetricsPage, scrape
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
+from streaming.metrics.exposition import MetricsPage
 from tests.compatibility.week import PORT
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children

@@ -13,8 +13,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
-from streaming.state.bucket_layout import STATE_VERSION
+from streaming.settings.configuration import FramesTopicSettings, Topics
+from streaming.state.bucket import STATE_VERSION
 from tests.compatibility.earlier import BUCKETS, JUDGED_DAYS, About, Keyed, keep
 from tests.compatibility.road import Road
 from tests.compatibility.week import week

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dashboards.promql import seconds_of
 from tests.dashboards.rule_file import REPOSITORY
 
 DASHBOARDS: dict[str, dict[str, Any]] = {
@@ -25,7 +26,7 @@ PANELS: list[tuple[str, dict[str, Any]]] = [
     if panel["type"] != "row"
 ]
 CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+", "$instance": ".+", "$cluster": ".+"}
-"""What Grafana puts in for the variables where all is chosen."""
+"""The values of the variables when all is chosen."""
 
 
 def variables(uid: str) -> list[dict[str, Any]]:
@@ -35,13 +36,31 @@ def variables(uid: str) -> list[dict[str, Any]]:
 
 
 def queries(panel: dict[str, Any], *, span: str = "1h", rate: str = "5m") -> list[str]:
-    """A panel's queries as Prometheus gets them, over a range and with a rate interval."""
+    """Return a panel's queries as Prometheus gets them, for a range and a rate interval."""
     return [filled(target["expr"], span=span, rate=rate) for target in panel["targets"]]
 
 
 def filled(expression: str, *, span: str = "1h", rate: str = "5m", interval: str = "1m") -> str:
-    """A query once Grafana has put in its own variables and those of the dashboard, with all chosen."""
-    values = {"$__range": span, "$__rate_interval": rate, "$__interval": interval, **CHOSEN}
+    """Fill in Grafana's own variables and those of the dashboard, with all chosen."""
+    values = {
+        "$__range_s": seconds_of(span),
+        "$__range": span,
+        "$__rate_interval": rate,
+        "$__interval_ms": f"{seconds_of(interval)}000",
+        "$__interval": interval,
+        **CHOSEN,
+    }
     for name, value in values.items():
         expression = expression.replace(name, value)
     return expression
+
+
+def leads(panel: dict[str, Any]) -> list[str]:
+    """The addresses that a panel's cells lead to."""
+    return [
+        link["url"]
+        for override in panel["fieldConfig"]["overrides"]
+        for changed in override["properties"]
+        if changed["id"] == "links"
+        for link in changed["value"]
+    ]

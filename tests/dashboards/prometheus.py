@@ -1,4 +1,4 @@
-"""Prometheus' own tool, as the judge of what we generate, and Prometheus' answers to queries."""
+"""promtool, which judges the generated files, and Prometheus' answers to queries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 
 def promtool(*arguments: str | Path) -> None:
-    """Run promtool and fail with what it says."""
+    """Run promtool, and fail with its output."""
     if shutil.which("promtool") is None:
         pytest.fail(
             "promtool is missing: apt-get install --no-install-recommends prometheus, or `make test` as root"
@@ -31,7 +31,7 @@ STEP: Final = 5
 
 
 def series_of(url: str, expression: str, over_seconds: int = 0) -> list[dict[str, Any]]:
-    """Return the series of an expression: now, or over so many seconds. Fails if Prometheus refuses it."""
+    """Return the series of an expression: now, or over a number of seconds. Fails if it is refused."""
     now = time.time()
     when = {"start": now - over_seconds, "end": now, "step": STEP} if over_seconds else {"time": now}
     path = "query_range" if over_seconds else "query"

@@ -1,4 +1,4 @@
-"""The committed rule file, and the cases that promtool holds it to."""
+"""The committed rule file, and its cases for promtool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _tests() -> list[dict[str, Any]]:
 
 
 def cases(name: str) -> list[dict[str, Any]]:
-    """Each test of an alert: the moments asked for it in one test, in their order."""
+    """The tests of an alert: for each, the moments at which it is asked for, in order."""
     asked = [
         [moment for moment in test.get("alert_rule_test", []) if moment["alertname"] == name]
         for test in _tests()

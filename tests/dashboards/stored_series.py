@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from streaming.broker.ports import free_ports
-from streaming.observe.observers import start_prometheus
+from streaming.observe import start_prometheus
 from tests.dashboards.dashboard_files import DASHBOARDS, everything_on, filled
 from tests.dashboards.prometheus import promtool
 
 SCRAPE = 15
 """Seconds between two samples, as in the committed configuration."""
+BATCHES = 'kipwatch_last_batch_timestamp_seconds{job="kipwatch"}'
 Row = dict[str, Any]
 Values = Callable[[int], float | None]
 """The value of a series some seconds before the end; None where it does not exist."""
@@ -32,18 +34,18 @@ class Stored:
     end: int
 
     def get(self, path: str, **parameters: Any) -> Any:
-        """The data that a path of the API responds with."""
+        """Return the data of a path of the API."""
         with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}") as got:
             return json.load(got)["data"]
 
     def figure(self, uid: str, title: str, *, span: str = "1h") -> float | None:
-        """What a figure shows; None where it has nothing to show."""
-        (target,) = panel(uid, title)["targets"]
+        """Return what a figure shows, None for nothing."""
+        target, *_ = panel(uid, title)["targets"]
         found = self.get("query", query=filled(target["expr"], span=span), time=self.end)["result"]
         return float(found[0]["value"][1]) if found else None
 
     def rows(self, uid: str, title: str, *, span: str = "1h") -> list[Row]:
-        """The rows of a table by the headers of its columns: labels as they are, values as numbers."""
+        """Return the rows of a table by the headers of columns: labels as texts, values as numbers."""
         shown = panel(uid, title)
         several = len(shown["targets"]) > 1
         merged: dict[str, Row] = {}
@@ -60,7 +62,7 @@ class Stored:
         ]
 
     def lines(self, uid: str, title: str, *, span: int = 3600, step: int = 60) -> dict[str, list[float]]:
-        """The values of each line of a graph, by its labels."""
+        """Return the values of each line of a graph, by its labels."""
         (target,) = panel(uid, title)["targets"]
         query = filled(target["expr"], span=f"{span}s", interval=f"{step}s")
         found = self.get("query_range", query=query, start=self.end - span, end=self.end, step=step)["result"]
@@ -74,15 +76,20 @@ class Stored:
 
 @contextmanager
 def stored(series: dict[str, Values], folder: Path, *, hours: int = 4) -> Iterator[Stored]:
-    """Write series of the last hours to a database and start a Prometheus over it."""
+    """Write series of the last hours to a database and start a Prometheus over it.
+
+    Counters began with their first values, if no series says otherwise. A batch was finished at each scrape.
+    """
     end = int(time.time()) // 60 * 60 - 60
     metrics: dict[str, list[str]] = {}
+    _add(metrics, BATCHES, [(moment, moment) for moment in range(end - hours * 3600, end + 1, SCRAPE)])
     for name, value in series.items():
-        # OpenMetrics wants the type of a metric once, before all of its series.
-        metric = name.partition("{")[0]
-        samples = metrics.setdefault(metric, [f"# TYPE {metric} unknown"])
         known = ((before, value(before)) for before in range(hours * 3600, -1, -SCRAPE))
-        samples += [f"{name} {number} {end - before}" for before, number in known if number is not None]
+        samples = [(end - before, number) for before, number in known if number is not None]
+        _add(metrics, name, samples)
+        created = name.replace("_total{", "_created{")
+        if created not in series:
+            _add(metrics, created, _births(samples))
     lines = [line for metric in metrics.values() for line in metric]
     (folder / "series.txt").write_text("\n".join([*lines, "# EOF\n"]))
     promtool("tsdb", "create-blocks-from", "openmetrics", folder / "series.txt", folder / "prometheus")
@@ -92,7 +99,24 @@ def stored(series: dict[str, Values], folder: Path, *, hours: int = 4) -> Iterat
         yield Stored(server.url, end)
 
 
+def _add(metrics: dict[str, list[str]], name: str, samples: Iterable[tuple[int, float]]) -> None:
+    """Add the samples of a series, in OpenMetrics' text, to those of its metric."""
+    # OpenMetrics wants the type of a metric once, before all of its series.
+    metric = name.partition("{")[0]
+    lines = metrics.setdefault(metric, [f"# TYPE {metric} unknown"])
+    lines += [f"{name} {number} {moment}" for moment, number in samples]
+
+
+def _births(samples: Sequence[tuple[int, float]]) -> Iterator[tuple[int, float]]:
+    """When a counter began, as its exporter tells at each sample: with its first value, and where it fell."""
+    born, before = 0, math.inf
+    for moment, number in samples:
+        born = moment if number < before else born
+        before = number
+        yield moment, born
+
+
 def panel(uid: str, title: str) -> dict[str, Any]:
-    """A panel of a dashboard by its title."""
+    """Return a panel of a dashboard by its title."""
     (found,) = (each for each in everything_on(DASHBOARDS[uid]) if each["title"] == title)
     return found

@@ -11,11 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
-from dashboards import alerts
-from dashboards.links import Places
+from dashboards.alert import DELAY_SECONDS
+from dashboards.build import alerts
+from dashboards.links import Addresses
 from dashboards.protocol_alerts import MISROUTED, SHARED
 from dashboards.runbook import PAGES, RUNBOOK, runbook
-from dashboards.thresholds import DELAY_SECONDS
 from expectations.judging.finding import runbook_anchor
 from expectations.rules.catalogue import RULES as JUDGED
 from streaming.metrics.definitions import DETECTION_DELAY
@@ -56,7 +56,7 @@ def test_every_alert_has_a_case_that_fires_one_that_resolves_and_one_that_is_sil
 
 
 def test_every_window_of_the_budget_is_seen_to_fire() -> None:
-    """They share a name, so that the test above cannot tell them apart."""
+    """They share a name, which the test above does not tell apart."""
     windows = {alert["labels"]["window"] for alert in ALERTS if "window" in alert["labels"]}
     seen = {
         expected["exp_labels"]["window"]
@@ -69,7 +69,7 @@ def test_every_window_of_the_budget_is_seen_to_fire() -> None:
 
 @each_alert
 def test_every_alert_says_what_is_wrong_and_where_to_look(alert: dict[str, Any]) -> None:
-    """A summary that is the same for all it fires for, a description, and two links."""
+    """A summary without labels, a description, and two links."""
     assert set(alert["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
     assert "{{" not in alert["annotations"]["summary"]
     assert alert["labels"]["severity"] in ("critical", "warning", "info", "none")
@@ -78,7 +78,7 @@ def test_every_alert_says_what_is_wrong_and_where_to_look(alert: dict[str, Any])
 
 @each_alert
 def test_an_alert_about_kafka_outlasts_a_pause_of_the_client(alert: dict[str, Any]) -> None:
-    """Else a client that reconnects every ten minutes would wake people every ten minutes."""
+    """Otherwise a client that reconnects every ten minutes would wake people every ten minutes."""
     assert ("keep_firing_for" in alert) or alert["labels"]["watches"] == "kipwatch"
 
 
@@ -135,18 +135,18 @@ def test_every_dashboard_link_leads_to_a_dashboard_and_to_variables_that_exist(a
 
 
 def test_the_rules_that_alerts_name_exist() -> None:
-    """A rule ID in an expression that no rule has would keep its alert silent for ever."""
+    """An unknown rule ID in an expression would keep its alert silent for ever."""
     assert {*SHARED, MISROUTED} <= {rule.id for rule in JUDGED}
 
 
 def test_the_objective_is_a_bucket_of_the_histogram() -> None:
-    """Between two buckets nothing could be counted."""
+    """Between two bounds of buckets nothing can be counted."""
     assert DELAY_SECONDS in DETECTION_DELAY.buckets
 
 
 def test_own_places_are_written_into_every_link() -> None:
     """A platform team has its own Grafana, and its own place for the runbook."""
-    places = Places("https://grafana.example", "https://wiki.example/runbook")
-    for alert in alerts.alerts(places):
+    addresses = Addresses("https://grafana.example", "https://wiki.example/runbook")
+    for alert in alerts(addresses):
         assert alert.dashboard.startswith("https://grafana.example/d/")
         assert alert.runbook.startswith("https://wiki.example/runbook#")

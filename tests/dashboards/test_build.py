@@ -15,12 +15,12 @@ def test_the_committed_files_have_not_drifted() -> None:
 
 
 def test_building_twice_gives_the_same_bytes() -> None:
-    """Else every build would be a diff."""
+    """Otherwise every build would be a diff."""
     assert artefacts() == artefacts()
 
 
 def test_a_changed_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    """The check says which file to look at, and building mends it."""
+    """The check names the file, and building mends it."""
     assert drifted(tmp_path) == list(artefacts())
     write(tmp_path)
     assert drifted(tmp_path) == []
@@ -41,7 +41,7 @@ def test_a_page_of_a_rule_that_is_gone_is_named_and_removed(tmp_path: Path) -> N
 def test_a_platform_team_gets_all_of_it_with_links_to_its_own_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And nothing that leads to the stack or the repository that the committed files speak of."""
+    """Nothing leads to the stack or the repository of the committed files."""
     own = ["--folder", str(tmp_path), "--grafana", "https://grafana.example", "--runbook", "https://wiki/run"]
     monkeypatch.setattr("sys.argv", ["build", *own])
     assert main() == 0

@@ -1,4 +1,4 @@
-"""A lint of the rule file: what promtool accepts and would still be wrong."""
+"""A lint of the rule file, for mistakes that promtool accepts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dashboards.promql import seconds_of
 from streaming.metrics.definitions import METRICS, MetricType
 from tests.dashboards import rule_file
 from tests.dashboards.dashboard_files import PANELS
@@ -14,7 +15,6 @@ from tests.dashboards.rule_file import ALERTS, RECORDINGS, RULES
 
 SHORTEST_RANGE = 60
 """Seconds: four scrapes of the committed Prometheus, so that a missed one leaves no gap."""
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 NAMED = {metric.name: metric for metric in METRICS}
 
 each_rule = pytest.mark.parametrize(
@@ -34,17 +34,17 @@ def metrics_in(expression: str) -> list[str]:
 def test_every_series_that_is_asked_for_exists(rule: dict[str, Any]) -> None:
     """A metric of an exporter, or recorded before."""
     for name in metrics_in(rule["expr"]):
-        assert re.sub("_(bucket|count)$", "", name) in NAMED
+        assert re.sub("_(bucket|count)$", "", name.replace("_created", "_total")) in NAMED
     recorded = {recording["record"] for recording in RECORDINGS}
     assert set(re.findall(r"\w+:kipwatch_\w+:\w+", rule["expr"])) <= recorded
 
 
 @each_rule
 def test_a_counter_is_asked_for_its_growth_alone(rule: dict[str, Any]) -> None:
-    """Its value says since when the process runs, not what happens."""
+    """Its value is the start of the process, not an event."""
     counters = [name for name, metric in NAMED.items() if metric.kind is MetricType.COUNTER]
     for match in re.finditer(rf"(\w*)\(?({'|'.join(counters)})(\{{[^}}]*\}})?( offset)?", rule["expr"]):
-        grown = match[1] in ("rate", "increase", "max_over_time")
+        grown = match[1] in ("rate", "increase", "max_over_time", "resets")
         assert grown or match[4], match[0]
 
 
@@ -56,13 +56,13 @@ def test_a_gauge_is_never_asked_for_its_rate(rule: dict[str, Any]) -> None:
 
 @each_rule
 def test_a_range_holds_several_scrapes(rule: dict[str, Any]) -> None:
-    for number, unit in re.findall(r"\[(\d+)([smhd])\]", rule["expr"]):
-        assert int(number) * SECONDS[unit] >= SHORTEST_RANGE
+    for window in re.findall(r"\[(\d+[smhd])\]", rule["expr"]):
+        assert int(seconds_of(window)) >= SHORTEST_RANGE
 
 
 @each_recording
 def test_a_recording_is_named_by_its_level_its_metric_and_its_operation(recording: dict[str, Any]) -> None:
-    """And what it is said to be of is in its expression."""
+    """The metric in its name is in its expression."""
     level, metric, operation = recording["record"].split(":")
     assert re.fullmatch(r"(rule|job|instance)(_software|_listener)?", level)
     assert re.search(r"\d[smhd]$", operation)
@@ -85,7 +85,7 @@ def test_no_recording_is_made_twice() -> None:
 
 
 def test_every_label_that_an_annotation_names_is_on_the_alert() -> None:
-    """A template that finds no label writes nothing in its place."""
+    """A template writes nothing in place of a missing label."""
     for alert in ALERTS:
         needed = {
             label
@@ -99,7 +99,7 @@ def test_every_label_that_an_annotation_names_is_on_the_alert() -> None:
 
 
 def test_every_alert_compares_or_asks_for_what_is_missing() -> None:
-    """Else it would fire for as long as its series exists. One alert is meant to."""
+    """Otherwise it would fire as long as its series exists, as only the watchdog should."""
     always = [
         alert["alert"] for alert in ALERTS if not re.search(r" (>|<|==|!=|unless) |absent", alert["expr"])
     ]

@@ -18,7 +18,7 @@ from tests.repository.tree import ROOT
 
 
 class Page(HTMLParser):
-    """The anchors of a page, where its links lead, and what a browser loads for it."""
+    """The anchors, links and resources of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def _leads_somewhere(pages: dict[Path, Page], path: Path, link: str) -> bool:
 
 @pytest.mark.slow
 def test_a_browser_loads_nothing_from_elsewhere(pages: dict[Path, Page]) -> None:
-    """And the search finds its index without a server."""
+    """The search finds its index without a server."""
     foreign = {source for page in pages.values() for source in page.loaded if urlsplit(source).netloc}
     assert foreign == set()
     root = min(pages, key=lambda path: len(path.parts)).parent

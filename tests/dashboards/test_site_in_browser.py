@@ -29,7 +29,7 @@ addEventListener("load", () => {
   parent.postMessage({width: root.scrollWidth, wide: wide}, "*");
 });
 </script>"""
-"""Tells how wide a page is, and what of it is cut off and not scrolled by itself, as tables and code are."""
+"""Reports the width of a page, and elements that are cut off and do not scroll themselves."""
 FRAMES: Final = """<!doctype html><body><script>
 const pages = %s, found = {};
 const frame = document.createElement("iframe");
@@ -85,7 +85,7 @@ def test_no_page_is_wider_than_a_phone(site: Path) -> None:
 
 
 def test_the_search_finds_in_files(site: Path) -> None:
-    """A rule by a word of its page."""
+    """Finds a rule by a word of its page."""
     text = document(f"file://{site}/index.html?q=member-id-empty", 20_000)
     results = re.findall(r'<a href="([^"]+)" class="md-search-result__link"', text)
     assert [result for result in results if "rules/kip1082/member-id-empty.html" in result]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dashboards.links import CLIENTS, CONFORMANCE, RULE
-from dashboards.recordings import NOT_EXERCISED, RULE_STATE, VIOLATES
+from dashboards.recordings import NOT_EXERCISED, OFFENCES, RULE_STATE, VIOLATES
 from tests.dashboards.dashboard_files import filled, variables
 from tests.dashboards.stored_series import Stored, Values, panel, stored
 
@@ -32,6 +32,11 @@ def state(rule: str) -> str:
     return f'{RULE_STATE}{{job="kipwatch",rule="{rule}"}}'
 
 
+def recorded(rule: str) -> str:
+    labels = 'level="violation",role="client",client_software_name="lib",client_software_version="2.10"'
+    return f'{OFFENCES}{{job="kipwatch",rule="{rule}",{labels}}}'
+
+
 def always(value: float) -> Values:
     return lambda before: value
 
@@ -51,7 +56,12 @@ def scraped_in_vain(at: int) -> Values:
     return lambda before: None if at - 6 * MINUTE < before <= at else 7
 
 
+COUNTED = (1, 3, 7)
+EXTRAPOLATED = 300 / 285
+"""What `increase` makes of one offence in five minutes of samples, which are 15 s apart."""
+
 SERIES = {
+    **{recorded(f"kip511/{count}"): always(count * EXTRAPOLATED) for count in COUNTED},
     checks("kip511/born", "violates"): born(BORN),
     checks("kip511/born", "conforms"): always(0),
     checks("kip511/red-before", "conforms"): always(9),
@@ -60,6 +70,8 @@ SERIES = {
     finding("kip511/again", "steady", "1.0", "improvement"): grows(10 * MINUTE),
     finding("kip511/red-before", "gone", "3"): lambda before: 3 if before < 2 * HOUR else 2,
     finding("kip511/gap", "blinking", "4"): scraped_in_vain(30 * MINUTE),
+    finding("kip511/seen-late", "old", "5"): lambda before: 40 if before <= 20 * MINUTE else None,
+    finding("kip511/seen-late", "old", "5").replace("_total", "_created"): always(0),
     state("kip511/born"): lambda before: VIOLATES if before < BORN else NOT_EXERCISED,
     state("kip511/red-before"): lambda before: VIOLATES if before > 2 * HOUR - 300 else NOT_EXERCISED,
     'kipwatch_connections{job="kipwatch",client_software_name="connected",client_software_version="1.0",'
@@ -79,7 +91,7 @@ def row_of(rows: list[dict[str, Any]], rule: str) -> dict[str, Any]:
 
 
 def test_an_offence_is_as_old_as_its_counter_says(prometheus: Stored) -> None:
-    """Not as young as the last of the five minutes for which its recorded state stays red."""
+    """The recorded state stays red for five minutes after it."""
     shown = prometheus.figure(CONFORMANCE, "Since the last violation", span="15m")
     assert shown == pytest.approx(BORN, abs=PRECISION)
 
@@ -91,7 +103,7 @@ def test_one_offence_is_first_and_last_seen_at_the_same_time(prometheus: Stored)
 
 
 def test_a_first_offence_before_the_range_is_told_as_such(prometheus: Stored) -> None:
-    """The column shows words for this value."""
+    """The column shows this value as words."""
     row = row_of(prometheus.rows(CONFORMANCE, "Offences"), "kip511/again")
     assert row["First"] == 0
     assert row["Last"] == pytest.approx((prometheus.end - 10 * MINUTE) * 1000, abs=PRECISION * 1000)
@@ -102,7 +114,7 @@ def test_a_first_offence_before_the_range_is_told_as_such(prometheus: Stored) ->
 
 
 def test_what_did_not_grow_in_the_range_is_no_offence_of_it(prometheus: Stored) -> None:
-    """Neither a rule that was red before, nor a counter whose scrapes failed for a while."""
+    """A rule that was red before is not, nor a counter whose scrapes failed for a while, or began late."""
     rules = {row["Rule"] for row in prometheus.rows(CONFORMANCE, "Offences")}
     assert rules == {"kip511/born", "kip511/again"}
 
@@ -114,15 +126,22 @@ def test_the_last_offence_before_the_range_is_found(prometheus: Stored) -> None:
     assert float(found["value"][1]) == pytest.approx((prometheus.end - 2 * HOUR) * 1000, abs=300_000)
 
 
+def test_what_is_violated_now_is_counted_and_not_estimated(prometheus: Stored) -> None:
+    target, *_ = panel(CONFORMANCE, "Violating now")["targets"]
+    found = prometheus.get("query", query=filled(target["expr"]), time=prometheus.end)["result"]
+    shown = {each["metric"]["rule"]: float(each["value"][1]) for each in found}
+    assert shown == {f"kip511/{count}": count for count in COUNTED}
+
+
 def test_the_bars_add_up_to_the_offences_the_first_of_a_series_included(prometheus: Stored) -> None:
-    """At any width of a bar; a series whose scrapes failed has none."""
+    """This holds at any width of a bar. A series whose scrapes failed, or began late, has no bar."""
     for step in (60, 300):
         lines = prometheus.lines(RULE, "Offences by client software", step=step)
         assert {name: sum(bars) for name, bars in lines.items()} == {"lib 2.10": 1, "steady 1.0": 1}
 
 
 def test_a_restarted_counter_has_a_bar_for_what_it_counted_since(tmp_path: Path) -> None:
-    """Its value falls, and is no negative growth."""
+    """Its value falls, which is no negative growth."""
     fallen = {
         finding("kip511/restarted", "lib", "1"): lambda before: 5 if before > 600 else 2,
         checks("kip511/restarted", "violates"): always(1),
@@ -133,7 +152,7 @@ def test_a_restarted_counter_has_a_bar_for_what_it_counted_since(tmp_path: Path)
 
 
 def test_a_rule_that_was_red_before_the_range_was_not_exercised_in_it(prometheus: Stored) -> None:
-    """It is told so; "never" would be wrong."""
+    """The panel says so, since "never" would be wrong."""
     row = row_of(prometheus.rows(CONFORMANCE, "Coverage"), "kip511/red-before")
     assert row["Exercised"] == 0
     overrides = panel(CONFORMANCE, "Coverage")["fieldConfig"]["overrides"]
@@ -143,7 +162,7 @@ def test_a_rule_that_was_red_before_the_range_was_not_exercised_in_it(prometheus
 
 
 def test_the_timelines_share_the_rules_between_them(prometheus: Stored) -> None:
-    """Broken in the range, and the others; each rule on one of them, whatever it was before."""
+    """One has the rules broken in the range, the other the rest, whatever their states before."""
     broken = prometheus.lines(CONFORMANCE, "Rules that were broken in the range")
     others = prometheus.lines(CONFORMANCE, "Rules that were not broken in the range")
     assert (set(broken), set(others)) == ({"kip511/born"}, {"kip511/red-before"})

@@ -6,22 +6,28 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import decoders
+from decoders import compilation
 from decoders.compilation import sources_of
 
 PACKAGE = Path(decoders.__file__).parent
 CALL = (
-    "import numpy as np; from decoders.frame.columnar import pieces; none = np.zeros(0, np.int64);"
-    "pieces.gathered(np.zeros(0, np.uint8), none, none); print(*pieces._copy.stats.cache_hits.values())"
+    "import numpy as np; from decoders import memory; none = np.zeros(0, np.int64);"
+    "memory.gathered(np.zeros(0, np.uint8), none, none); print(*memory._gather.stats.cache_hits.values())"
 )
 
 
 def hits(cache: Path, program: str = CALL, folder: Path = PACKAGE.parent) -> str:
     """The output of a process in a folder, with this cache: 1 if it found the function compiled."""
+    return run(cache, program, folder).stdout.strip()
+
+
+def run(cache: Path, program: str, folder: Path = PACKAGE.parent) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
     ran = subprocess.run(
         [sys.executable, "-c", program],
@@ -33,7 +39,7 @@ def hits(cache: Path, program: str = CALL, folder: Path = PACKAGE.parent) -> str
         check=False,
     )
     assert ran.returncode == 0, ran.stderr
-    return ran.stdout.strip()
+    return ran
 
 
 @pytest.mark.slow
@@ -59,18 +65,67 @@ def test_without_a_writable_cache_each_process_compiles(tmp_path: Path) -> None:
     assert hits(file) == hits(file) == ""
 
 
+def others_may_write(cache: Path) -> None:
+    cache.chmod(0o777)
+
+
+def a_group_may_write(cache: Path) -> None:
+    os.chown(cache, -1, 1)
+    cache.chmod(0o775)
+
+
+def is_of_another(cache: Path) -> None:
+    os.chown(cache, 1, 1)
+
+
+def is_planted(cache: Path) -> None:
+    """In a folder where all may write, as in /tmp, somebody else was first."""
+    cache.chmod(0o1777)
+    (cache / "kipwatch").mkdir()
+    os.chown(cache / "kipwatch", 1, 1)
+
+
+def is_planted_as_link(cache: Path) -> None:
+    cache.chmod(0o1777)
+    (cache / "kipwatch").symlink_to(cache.parent)
+
+
+SHARED = [others_may_write, a_group_may_write, is_of_another, is_planted, is_planted_as_link]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to another user, which needs root")
+@pytest.mark.parametrize("share", SHARED)
+def test_a_folder_where_others_may_put_code_is_refused(tmp_path: Path, share: Callable[[Path], None]) -> None:
+    share(tmp_path)
+    with pytest.raises(PermissionError, match=str(tmp_path)):
+        compilation._made(tmp_path, "digest")
+
+
+def test_a_folder_of_ones_own_in_one_that_all_may_write_to_is_used(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    assert compilation._made(tmp_path, "digest") == tmp_path / "kipwatch" / "numba" / "digest"
+
+
+def test_a_process_says_once_that_it_keeps_no_code_in_a_shared_folder(tmp_path: Path) -> None:
+    others_may_write(tmp_path)
+    program = "from decoders.codec.columnar import kernel; print(kernel.read_frames.stats.cache_path)"
+    ran = run(tmp_path, program)
+    assert not Path(ran.stdout.strip()).is_relative_to(tmp_path)
+    assert ran.stderr.count(f"no compiled code is kept in {tmp_path}: others may write to {tmp_path}") == 1
+
+
 def test_a_function_depends_on_all_that_its_file_imports() -> None:
     codec = PACKAGE / "codec" / "columnar"
     sources = sources_of(codec / "kernel.py")
-    assert {codec / "walk.py", codec / "strings.py", codec / "head.py", PACKAGE / "compilation.py"} <= {
+    assert {codec / "walk.py", codec / "tape.py", codec / "frames.py", PACKAGE / "compilation.py"} <= {
         *sources
     }
     assert codec / "reader.py" not in sources
 
 
 def test_a_function_of_another_package_depends_on_both() -> None:
-    ring = PACKAGE.parent / "streaming" / "feeder" / "ring.py"
-    assert {ring, PACKAGE / "compilation.py"} <= {*sources_of(ring)}
+    capture = PACKAGE.parent / "streaming" / "feeder" / "capture.py"
+    assert {capture, PACKAGE / "compilation.py"} <= {*sources_of(capture)}
 
 
 @pytest.mark.slow

@@ -22,8 +22,7 @@ from typing import Any
 import yaml
 
 from streaming.broker.ports import free_ports
-from streaming.observe.observers import start_alertmanager
-from streaming.observe.server import Server
+from streaming.observe import Server, start_alertmanager
 from tests.dashboards.rule_file import REPOSITORY
 
 CONFIGURATION = REPOSITORY / "deploy/alertmanager/alertmanager.yml"
@@ -54,7 +53,7 @@ def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
 
 @contextmanager
 def listening(server: socketserver.TCPServer) -> Iterator[tuple[str, int]]:
-    """Serve in the background; yields the address."""
+    """Serve in the background. Yields the address."""
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         host, port = server.socket.getsockname()
@@ -66,7 +65,7 @@ def listening(server: socketserver.TCPServer) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def web(received: list[dict[str, Any]]) -> Iterator[str]:
-    """A web server that keeps the JSON posted to it; yields its URL."""
+    """A web server that keeps the JSON posted to it. Yields its URL."""
 
     class WebHandler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -85,7 +84,7 @@ def web(received: list[dict[str, Any]]) -> Iterator[str]:
 
 @contextmanager
 def mailbox(received: list[EmailMessage]) -> Iterator[str]:
-    """A mail server with the SMTP that Alertmanager needs; yields host:port."""
+    """A mail server with the SMTP that Alertmanager needs. Yields host:port."""
 
     class MailHandler(socketserver.StreamRequestHandler):
         def handle(self) -> None:

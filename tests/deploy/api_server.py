@@ -23,13 +23,13 @@ PROGRAMS: Final = {
 }
 VERSION: Final = "v1.36.1"
 _NUMBERED: Final = f"-X k8s.io/component-base/version.gitVersion={VERSION}"
-"""Kubernetes' own builds set it so: a chart asks for it."""
+"""Set as in Kubernetes' own builds, since a chart asks for it."""
 _TOKEN: Final = "kipwatch-tests"
 _BUILT, _READY = 1800, 120.0
 
 
 class RefusedError(Exception):
-    """The API server refuses a request; the message is its own."""
+    """The API server refuses a request. The message is its own."""
 
 
 class ApiServer:
@@ -50,7 +50,7 @@ class ApiServer:
         self.kubeconfig.write_text(json.dumps(_kubeconfig(self._at)))
 
     def create(self, path: str, item: dict[str, Any]) -> Any:
-        """Post an object to a collection such as `/api/v1/namespaces`; return it as stored.
+        """Post an object to a collection such as `/api/v1/namespaces`. Returns it as stored.
 
         Raises RefusedError.
         """
@@ -130,5 +130,5 @@ def _kubeconfig(address: str) -> dict[str, Any]:
 
 
 def environment(server: ApiServer) -> dict[str, str]:
-    """Of a program that speaks to the server."""
+    """Return the environment of a program that talks to the server."""
     return os.environ | {"KUBECONFIG": str(server.kubeconfig)}

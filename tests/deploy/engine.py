@@ -21,7 +21,7 @@ PACKAGES: Final = "mmdebstrap podman netavark aardvark-dns iptables runc"
 MADE: Final = "localhost/debian"
 DEBIAN: Final = "docker.io/library/debian:bookworm-slim"
 COMPOSE: Final = "podman-compose==1.6.0"
-"""Debian's is too old for `network_mode: service:NAME`."""
+"""Debian's version is too old for `network_mode: service:NAME`."""
 KAFKA: Final = "/usr/local/bin/kafka"
 _KAFKA_SCRIPT: Final = r"""#!/bin/sh
 # As Kafka's own image: KAFKA_A_B=c is the property a.b=c.
@@ -47,7 +47,7 @@ class Podman:
         self.folder = folder
 
     def run(self, *arguments: str | Path, seconds: float = 120, cwd: Path | None = None) -> str:
-        """Run `podman ARGUMENTS`; return what it prints."""
+        """Run `podman ARGUMENTS`. Returns its output."""
         return self.call(["podman", *map(str, arguments)], seconds, cwd)
 
     def call(self, command: Sequence[str], seconds: float, cwd: Path | None = None) -> str:
@@ -76,7 +76,7 @@ class Podman:
         self.run("build", *flags, ".", seconds=1500, cwd=sources)
 
     def _derive_debian(self) -> None:
-        """Add what this machine lends: how it reaches package registries, and the cached jars."""
+        """Add the settings of package registries and the cached jars of this machine."""
         root = self.folder / DEBIAN.replace("/", "-") / "root"
         cached = jars("connector")[0].parents[1]
         shutil.copytree(cached, root / CACHE[1:] / "kipwatch/jars" / cached.name)

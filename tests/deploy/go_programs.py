@@ -12,7 +12,7 @@ _PATIENCE: Final = 900
 
 
 def install(program: str, folder: Path) -> Path:
-    """Build a published program, named with its version, into a folder; return its path."""
+    """Build a published program, named with its version, into a folder. Returns its path."""
     environment = os.environ | {"GOBIN": str(folder)}
     subprocess.run(["go", "install", program], env=environment, check=True, timeout=_PATIENCE)
     return folder / program.split("@", maxsplit=1)[0].rpartition("/")[2]

@@ -17,7 +17,7 @@ from tests.repository.tree import ROOT, files
 CACHE: Final = "/var/cache/kipwatch"
 USER: Final = 10001
 LOADED: Final = ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt", "/etc/pip.conf")
-"""How this machine reaches package registries, as far as it has these files."""
+"""Settings of package registries, if this machine has these files."""
 
 
 def base(folder: Path, *packages: str) -> Path:
@@ -55,7 +55,7 @@ def build(debian: Path, part: str, root: Path) -> None:
 
 
 def _admitted() -> list[Path]:
-    """What Docker would send: the ignore file beside the Dockerfile names it."""
+    """Select the files that Docker would send, by the ignore file beside the Dockerfile."""
     lines = (ROOT / "deploy/image/Dockerfile.dockerignore").read_text().splitlines()
     names = [line[1:] for line in lines if line.startswith("!")]
     return [
@@ -110,7 +110,7 @@ class Container:
         return subprocess.run(inside, capture_output=True, text=True, check=False, timeout=60)
 
     def stop(self, seconds: float) -> int:
-        """Send SIGTERM, as Docker and Kubernetes do; return the exit status."""
+        """Send SIGTERM, as Docker and Kubernetes do. Returns the exit status."""
         subprocess.run(["runc", "kill", self.name, "TERM"], check=True)
         return self.process.wait(seconds)
 

@@ -33,7 +33,7 @@ _Loader.add_constructor("tag:yaml.org,2002:value", lambda _, node: node.value)
 
 
 def write_schemas(folder: Path) -> str:
-    """Write a file for each kind; return their place as kubeconform takes it."""
+    """Write a file for each kind. Returns their place in the form of kubeconform."""
     spec = find_spec("kubernetes_validate")
     assert spec is not None and spec.origin is not None
     source = Path(spec.origin).parent / f"kubernetes-json-schema/v{VERSION}-local-strict"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streaming.observe.server import Server
+from streaming.observe import Server
 from tests.dashboards.rule_file import ALERTS, NAMES
 from tests.deploy.alertmanager import CONFIGURATION, Notifications, alertmanager, send, until
 

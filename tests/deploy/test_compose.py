@@ -28,7 +28,7 @@ def mounts(service: str) -> dict[str, Path]:
 
 
 def settings(command: Any, service: str) -> Configuration:
-    """The configuration that a service's flags come to."""
+    """Return the configuration that results from a service's flags."""
     parser = argparse.ArgumentParser(exit_on_error=False)
     command.add_arguments(parser)
     return configure(parser.parse_args(SERVICES[service]["command"][1:]))
@@ -47,7 +47,7 @@ def test_every_mounted_path_is_in_the_repository(service: str) -> None:
 
 
 def test_every_file_that_the_image_copies_is_in_the_repository() -> None:
-    """The ignore file beside the Dockerfile names it, and the locks of the install script are among it."""
+    """The ignore file beside the Dockerfile lets them pass, with the locks of the install script."""
     lines = (DEPLOY / "image/Dockerfile.dockerignore").read_text().splitlines()
     admitted = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert {"deploy/image/install.sh", "pyproject.toml", "kipwatch", "streaming"} <= set(admitted)
@@ -58,7 +58,7 @@ def test_every_file_that_the_image_copies_is_in_the_repository() -> None:
 
 
 def test_the_image_is_built_from_the_root_of_the_repository() -> None:
-    """COPY paths are relative to the context, which is where the rooms are."""
+    """COPY paths are relative to the context, the root of the repository."""
     for service in ("feeder", "application"):
         build = SERVICES[service]["build"]
         assert (DEPLOY / build["context"]).resolve() == REPOSITORY

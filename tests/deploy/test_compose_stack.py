@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.probe.client import InstanceClient, new_instance_id
 from tests.deploy.alertmanager import until
 from tests.deploy.engine import KAFKA, Podman, add_kafka
 from tests.deploy.images import base
@@ -37,7 +37,7 @@ COMMANDS: Final = {
         "--cluster.listen-address=",
     ],
 }
-"""What the images that stand in for others run."""
+"""The programs of the images that replace others."""
 SOFTWARE: Final = {"clientSoftwareName": "not a name", "clientSoftwareVersion": "1"}
 RULE: Final = "kip511/software-name-malformed"
 OTHERS: Final = "localhost/others"
@@ -64,7 +64,7 @@ def stack(podman: Podman) -> Iterator[Podman]:
 
 
 def asked(address: str) -> Any:
-    """What an HTTP API says, None if it does not."""
+    """Return the response of an HTTP API, None without one."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{address}", timeout=10) as response:
             return json.load(response)
@@ -87,7 +87,7 @@ def test_prometheus_scrapes_query_and_feeder(stack: Podman) -> None:
 
 def test_an_offence_becomes_an_alert(stack: Podman) -> None:
     def offend() -> None:
-        """A client outside of the stack, by the published port."""
+        """A client outside of the stack uses the published port."""
         with InstanceClient(default_schemas(), ("127.0.0.1", 9092), "outside", new_instance_id()) as client:
             client.request("ApiVersions", SOFTWARE, version=4)
 

@@ -16,7 +16,7 @@ from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.check.examination import examine
-from streaming.query.findings_sink import FindingsSink
+from streaming.query.topic_sinks import FindingsSink
 from streaming.settings.configuration import Configuration
 from tests.captures import planted
 from tests.deploy.alertmanager import until
@@ -51,7 +51,7 @@ def example(name: str) -> dict[str, Any]:
 
 
 def lines_of(connect: ConnectWorker, connector: dict[str, Any], number: int, file: Path) -> list[str]:
-    """What a connector has written into a file, once there are enough lines."""
+    """Wait until a connector has written enough lines into a file, and return them."""
     connect.create(connector | {"config": connector["config"] | {"file": str(file)}})
     until(lambda: file.exists() and len(file.read_text().splitlines()) >= number, WRITTEN)
     until(lambda: connect.states(connector["name"]) == ["RUNNING", "RUNNING"], WRITTEN)
@@ -70,7 +70,7 @@ def test_findings_are_written_into_a_file(
 def test_the_converters_of_a_store_read_every_finding(
     connect: ConnectWorker, findings: list[Finding], tmp_path: Path, name: str
 ) -> None:
-    """Into structures with names. The connectors themselves are in no package registry."""
+    """It is read into structures with names. The connectors themselves are in no package registry."""
     kept = {key: value for key, value in example(name)["config"].items() if "converter" in key}
     config = example("file")["config"] | kept
     lines = lines_of(connect, {"name": name, "config": config}, len(findings), tmp_path / name)

@@ -32,7 +32,7 @@ Run = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run one of the programs, which must succeed, and return its output."""
+    """Run one of the programs, which must succeed. Returns its output."""
     folder = tmp_path_factory.mktemp("go")
     for program in (go_programs.HELM, KUBECONFORM, KUSTOMIZE):
         go_programs.install(program, folder)
@@ -193,12 +193,12 @@ def test_pods_have_no_right_that_they_do_not_need(run: Run, values: Path) -> Non
 
 
 def templates(text: str) -> dict[str, dict[str, Any]]:
-    """The pods that the chart makes, by their kind of maker."""
+    """Return the pods of the chart by the kind of their controller."""
     return {each["kind"]: each["spec"]["template"] for each in objects(text) if "Set" in each["kind"]}
 
 
 def reasons_against(run: Run, level: str, pod: dict[str, Any]) -> set[str]:
-    """What Kubernetes' own code says against a pod at a level of the Pod Security Standards."""
+    """Return the objections of Kubernetes' own code to a pod at a level of the Pod Security Standards."""
     ((*reasons,),) = json.loads(run("pod_security", level, given=json.dumps([pod])))
     return set(reasons)
 
@@ -209,7 +209,7 @@ def test_the_query_is_admitted_at_the_strictest_level(run: Run, values: Path) ->
 
 
 def test_the_feeder_exceeds_the_baseline_by_its_capability_and_the_hosts_network_alone(run: Run) -> None:
-    """Which is why its namespace must be privileged."""
+    """So its namespace must be privileged."""
     pod = templates(rendered(run, HELM / "values/hostnetwork.yaml"))["DaemonSet"]
     assert reasons_against(run, "baseline", pod) == {"non-default capabilities", "host namespaces"}
     assert reasons_against(run, "privileged", pod) == set()

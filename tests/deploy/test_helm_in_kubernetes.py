@@ -63,14 +63,14 @@ class Cluster:
         return done.stdout
 
     def install(self, values: Path) -> str:
-        """Install the chart into a namespace of its own that is restricted; return its name."""
+        """Install the chart into a restricted namespace of its own. Returns the name."""
         namespace = f"kipwatch-{values.stem}"
         self.add_namespace(namespace, "restricted")
         self.helm("install", "kipwatch", "kipwatch", "--namespace", namespace, "--values", str(values))
         return namespace
 
     def pod_of(self, kind: str, namespace: str, name: str) -> dict[str, Any]:
-        """The pod that a controller would make of what the chart installed."""
+        """Return the pod that a controller would create."""
         maker = self.server.read(f"/apis/apps/v1/namespaces/{namespace}/{kind}/{name}")
         pod: dict[str, Any] = maker["spec"]["template"]
         pod["metadata"] = pod["metadata"] | {"name": name}
@@ -80,7 +80,7 @@ class Cluster:
         return pod
 
     def create_pod(self, namespace: str, pod: dict[str, Any], *, tried: bool = False) -> dict[str, Any]:
-        """Create a pod, or only see what would become of it; return it as admitted."""
+        """Create a pod, or only have it admitted. Returns it as admitted."""
         flag = "?dryRun=All" if tried else ""
         created: dict[str, Any] = self.server.create(f"/api/v1/namespaces/{namespace}/pods{flag}", pod)
         return created
@@ -103,7 +103,7 @@ def installed(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[tupl
 def test_it_is_installed_upgraded_and_its_query_admitted(
     cluster: Cluster, installed: tuple[Path, str]
 ) -> None:
-    """In a namespace that enforces the strictest level."""
+    """The namespace enforces the strictest level."""
     values, namespace = installed
     pod = cluster.create_pod(namespace, cluster.pod_of("statefulsets", namespace, "kipwatch"), tried=True)
     assert [each["name"] for each in pod["spec"]["containers"]] == ["application"]

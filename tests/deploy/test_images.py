@@ -15,13 +15,12 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
-from streaming.demo.child import Child
 from streaming.query.application import LAST_BATCH_SECONDS
 from tests.captures import planted
 from tests.deploy.images import USER, Container, base, build
+from tests.e2e.feeding import feed_capture
 
 PROGRAMS = ("mmdebstrap", "chroot", "runc")
 PATIENCE = 900.0
@@ -93,9 +92,8 @@ def test_the_application_judges_as_a_user_without_rights(
     os.chown(volume, USER, USER)
     with EmbeddedBroker() as broker:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
-        feed = ["feed", str(planted.CAPTURE), "--ports", "37429", "--bootstrap", broker.internal]
-        with Child(feed, tmp_path / "feed.log") as fed:
-            fed.wait(120)
+        flags = ["--ports", "37429", "--bootstrap", broker.internal]
+        feed_capture(planted.CAPTURE, tmp_path / "feed.log", *flags)
         command = ["run", "--bootstrap", broker.internal, "--checkpoint", "/var/lib/kipwatch/checkpoint"]
         mounts = {"/var/lib/kipwatch/checkpoint": volume}
         with Container(

@@ -22,7 +22,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 def pins(lock: Path) -> dict[str, re.Match[str]]:
-    """The pins of a lock by the name of the package; every other line is a comment."""
+    """Return the pins of a lock by package; all other lines are comments."""
     text = lock.read_text()
     assert not re.sub(r"#.*", "", PIN.sub("", text)).strip()
     return {canonicalize_name(pin["name"]): pin for pin in PIN.finditer(text)}

@@ -1,4 +1,4 @@
-"""`make release` in a fresh commit: its files, what they say of themselves, and that they are made alike."""
+"""`make release` in a fresh commit: its files, their metadata, and that a second run makes the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import yaml
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from streaming.broker.ivy import PINS
+from streaming.broker.jars import PINS
 from tests.deploy import go_programs
 from tests.repository.tree import ROOT, files
 

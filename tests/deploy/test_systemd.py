@@ -56,7 +56,7 @@ def test_the_query_has_time_to_finish_its_batch_before_its_jvm_is_stopped() -> N
 
 
 def test_units_of_one_machine_share_no_folder() -> None:
-    """A folder belongs to the dynamic user of one unit, and the other could neither read nor write it."""
+    """A folder belongs to the dynamic user of one unit, and the other cannot use it."""
     owned = [settings(unit)["CacheDirectory"] for unit in (FEEDER, QUERY)]
     assert len({*owned}) == len(owned)
     for unit, folder in zip((FEEDER, QUERY), owned, strict=True):
@@ -64,7 +64,7 @@ def test_units_of_one_machine_share_no_folder() -> None:
 
 
 def test_the_query_reads_the_file_that_a_reload_changes() -> None:
-    """A credential would be the copy that was made at the start."""
+    """A credential would be a copy made at the start."""
     unit = settings(QUERY)
     assert unit["ExecReload"] == "/bin/sh -c 'kill -HUP $MAINPID'"
     assert "LoadCredential" not in unit

@@ -12,8 +12,8 @@ import pytest
 from decoders.schema.registry import default_schemas
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
-from streaming.demo.instance_client import InstanceClient, new_instance_id
-from streaming.demo.page import scrape
+from streaming.demo.progress import scrape
+from streaming.probe.client import InstanceClient, new_instance_id
 from tests.deploy.alertmanager import until
 from tests.deploy.engine import Podman
 from tests.deploy.images import CACHE
@@ -33,7 +33,7 @@ LINES: Final = (
     "RUN apt-get update -qq && apt-get install -qq --yes --no-install-recommends systemd dbus",
     # Where the unit's recipe prepares it.
     f"RUN mv {CACHE} /opt/kipwatch/cache",
-    # What a first start would compile for minutes on a busy machine; systemd gives it to the units' users.
+    # Compiled code, which would take minutes on a busy machine; systemd gives it to the units' users.
     f"RUN for own in {OWN}; do mkdir -p $own && cp -r /opt/kipwatch/cache/kipwatch/numba $own/; done",
     # The units have users of their own.
     "RUN userdel --remove kipwatch",
@@ -45,7 +45,7 @@ LINES: Final = (
 )
 
 BOOTED: Final = ("running", "degraded")
-"""Degraded is a machine of which some unit failed, such as one that needs hardware."""
+"""Degraded means that some unit failed, such as one that needs hardware."""
 
 pytestmark = [pytest.mark.long, pytest.mark.jvm, pytest.mark.capture, pytest.mark.timeout(3600)]
 
@@ -99,7 +99,7 @@ class Machine:
         return self.run("systemctl", "show", "--value", "--property", ",".join(properties), unit).split()
 
     def capabilities(self, unit: str) -> int:
-        """What the process of a unit may do."""
+        """Return the capabilities of a unit's process."""
         (process,) = self.show(unit, "MainPID")
         status = self.run("cat", f"/proc/{process}/status").splitlines()
         (line,) = [line for line in status if line.startswith("CapEff")]

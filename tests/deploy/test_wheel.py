@@ -1,4 +1,4 @@
-"""The wheel in an empty environment, without Spark and Java: what needs neither works, the rest says so."""
+"""The wheel in an empty environment: what needs no Spark and no Java works, the rest says what it needs."""
 
 from __future__ import annotations
 
@@ -89,6 +89,12 @@ def test_a_missing_extra_is_one_line(kipwatch: Kipwatch, command: str, extra: st
     assert f"pip install 'kipwatch[{extra}]'" in done.stderr
 
 
+def test_the_command_says_in_one_line_where_the_benches_are(kipwatch: Kipwatch) -> None:
+    done = kipwatch("bench", "decode")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "streaming/bench" in done.stderr and "kipwatch bench decode" in done.stderr
+
+
 @pytest.mark.jvm
 def test_a_dry_run_of_the_query_finds_the_pins_of_its_jars(wheel: Path, tmp_path: Path) -> None:
     """Spark and all else are borrowed from this environment: installing them would take 450 MB."""
@@ -107,14 +113,15 @@ def test_a_dry_run_of_the_query_finds_the_pins_of_its_jars(wheel: Path, tmp_path
 
 
 def test_it_puts_one_name_beside_other_packages(wheel: Path) -> None:
-    """And neither tests nor what tools left."""
+    """It has neither tests nor benches nor leftovers of tools."""
     names = ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"kipwatch"}
     assert {"decoders", "expectations", "streaming", "dashboards"} <= {
         name.split("/")[1] for name in names if name.startswith("kipwatch/")
     }
-    assert not [name for name in names if name.endswith(".pyc") or "/tests/" in name]
+    left_out = ("/tests/", "/streaming/bench/")
+    assert not [name for name in names if name.endswith(".pyc") or any(part in name for part in left_out)]
 
 
 def test_an_editable_install_copies_no_module(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 def installed(what: str, folder: Path) -> Path:
-    """Make an environment with the wheel and extras of it; return its folder."""
+    """Make an environment with the wheel and extras. Returns its folder."""
     subprocess.run([*PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True)
     (wheel,) = folder.glob("*.whl")
     environment = folder / "env"
@@ -60,7 +60,7 @@ def test_an_install_has_the_stated_size(what: str, packages: str, megabytes: str
 
 
 def run(environment: Path, command: list[str], folder: Path) -> None:
-    """Run a command with an environment's programs first on the path; it must succeed."""
+    """Run a command, which must succeed, with an environment's programs first on the path."""
     search = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(
         command, cwd=folder, env=os.environ | search, capture_output=True, text=True, check=False, timeout=900

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 
-from streaming.archive.batch_file import batch_file
+from streaming.archive.batch_files import batch_file
 
 
 def rows_of(folder: Path, table: str) -> list[dict[str, Any]]:

@@ -21,10 +21,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
-from streaming.demo.page import scrape
-from streaming.demo.road import PacketPipe
-from streaming.feeder.relay import Relay
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child, PacketPipe
+from streaming.record.relay import Relay
 from streaming.settings.configuration import Configuration
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.process_tree import children

@@ -16,18 +16,16 @@ from pathlib import Path
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import HOST, free_ports
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
-from streaming.demo.backlog import Backlog, waiting
-from streaming.demo.child import Child
 from streaming.demo.demo import SETTLE_RELAYED
 from streaming.demo.front import Front
-from streaming.demo.road import PacketPipe
+from streaming.demo.progress import Backlog, waiting
+from streaming.demo.road import Child, PacketPipe
 from streaming.demo.workload import run_workload
-from streaming.feeder.relay import Relay
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from streaming.record.relay import Relay
+from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.free_pages import free_pages
 from tests.e2e.machines import eventually
 from tests.e2e.planting import plant

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.ports import HOST
-from streaming.broker.topics import create_topics
-from streaming.demo.page import scrape
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from streaming.broker.topics import FindingsTopic, create_topics
+from streaming.demo.progress import scrape
+from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.captures import planted, real_clients
 from tests.e2e.namespaces import Network
 from tests.e2e.process_tree import tree

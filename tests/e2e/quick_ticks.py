@@ -6,9 +6,9 @@ import sys
 from typing import ClassVar
 
 from kipwatch.__main__ import main
-from streaming.demo.child import Child
+from streaming.demo.road import Child
 from streaming.query import query
-from streaming.query.identity_stage import IdentityProcessor
+from streaming.query.stages import IdentityProcessor
 
 
 class QuickTicks(IdentityProcessor):

@@ -17,9 +17,9 @@ import msgspec
 
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
-from streaming.demo.page import scrape
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
+from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.chart import chart
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import resident_mebibytes

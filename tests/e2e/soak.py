@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from streaming.bench.check_capture import PER_WORK, WORKS
-from streaming.bench.wire_capture import SyntheticCapture
+from streaming.bench.check import PER_WORK, WORKS
+from streaming.bench.synthetic_capture import SyntheticCapture
 
 FRAMES_PER_SECOND: Final = 40_000
 FRAMES_IN_BLOCK: Final = 2 * PER_WORK

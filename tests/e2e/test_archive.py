@@ -13,12 +13,11 @@ import pytest
 from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.bench.publishing import publish_blocks
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from streaming.demo.road import Child
+from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children

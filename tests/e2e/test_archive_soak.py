@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from streaming.commands.main import main
-from streaming.observe.observers import Observers
+from streaming.observe import Observers
 from tests.dashboards.dashboard_files import queries
 from tests.dashboards.prometheus import series_of
 from tests.dashboards.stored_series import panel

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.publishing import publish_blocks
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
-from streaming.demo.page import scrape
-from streaming.query.session import WORKER_PYTHON
-from streaming.query.worker_archive import FOLDER
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
+from streaming.query.session import ARCHIVE_FOLDER, WORKER_PYTHON
 from tests.e2e.free_pages import free_pages
 from tests.e2e.standalone import cluster, lacks_our_packages, spark_settings
 
@@ -25,6 +23,7 @@ JUDGED = 200.0
 pytestmark = [
     pytest.mark.jvm,
     pytest.mark.e2e,
+    pytest.mark.long,
     pytest.mark.timeout(400),
     pytest.mark.skipif(not lacks_our_packages(), reason=f"no {WORKER_PYTHON} without our packages"),
 ]
@@ -55,5 +54,5 @@ def test_frames_are_judged_on_workers_that_share_no_environment(master: str, tmp
     assert page is not None
     assert page.total("kipwatch_frames_total") == CONNECTIONS * 16
     assert page.total("kipwatch_open_connections") == CONNECTIONS
-    unpacked = [next((tmp_path / f"worker-{number}").rglob(FOLDER), None) for number in (1, 2)]
+    unpacked = [next((tmp_path / f"worker-{number}").rglob(ARCHIVE_FOLDER), None) for number in (1, 2)]
     assert all(unpacked)

@@ -17,8 +17,8 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.broker import child_guard
-from streaming.broker.findings_topic import FindingsTopic
 from streaming.broker.jars import jars
+from streaming.broker.topics import FindingsTopic
 from streaming.check.examination import examine
 from tests.e2e import object_store
 from tests.e2e.machines import CAPTURES, DRIVER, JUDGED, Machines, eventually, found

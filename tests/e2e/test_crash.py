@@ -21,12 +21,11 @@ from decoders.wire.packet import Packet
 from expectations.judging.finding import Finding
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
-from streaming.demo.child import Child
-from streaming.demo.page import scrape
-from streaming.settings.private_file import open_private
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
+from streaming.settings.confidential import open_private
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children

@@ -13,16 +13,17 @@ import pytest
 
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
-from streaming.demo.child import Child
-from streaming.demo.page import MetricsPage, scrape
+from streaming.demo.progress import scrape
+from streaming.metrics.exposition import MetricsPage
 from streaming.settings.configuration import Configuration, configure
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from tests.captures import planted
+from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
+from tests.e2e.quick_ticks import QuickChild
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -66,10 +67,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedTwice]:
         kafka = ["--bootstrap", broker.internal]
         create_topics(broker.internal, configuration.frames_topic, configuration.findings_topic)
         ports = ["--ports", checked[0].broker.rpartition(":")[2]]
-        with Child(["feed", *kafka, *ports, str(planted.CAPTURE)], folder / "feed.log") as feeder:
-            feeder.wait(PATIENCE)
+        feed_capture(planted.CAPTURE, folder / "feed.log", *kafka, *ports)
         command = ["run", *kafka, "--config", str(path), "--metrics-address", page_at, "--buckets", "4"]
-        with Child([*command, "--checkpoint", str(folder / "checkpoint")], folder / "run.log") as query:
+        with QuickChild([*command, "--checkpoint", str(folder / "checkpoint")], folder / "run.log") as query:
             topic = FindingsTopic(broker.internal, configuration.findings_topic)
             query.wait_for('"frames": ', PATIENCE)
             await_findings(topic, len(checked))

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from streaming.demo.child import Child
-from streaming.demo.instance_client import InstanceClient, new_instance_id
-from streaming.demo.offence_scripts import change_instance_id
+from streaming.demo.offences import change_instance_id
+from streaming.demo.road import Child
+from streaming.probe.client import InstanceClient, new_instance_id
 from streaming.settings.release import load_schemas
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(420)]
 
 STARTED, SHOWN = 300.0, 60.0
 
@@ -64,5 +64,7 @@ def test_a_demo_that_is_kept_serves_clients_of_the_users_own(tmp_path: Path) -> 
             change_instance_id(client, 0.0)
         demo.wait_for(f"kip1313/instance-id-changed     {address}", SHOWN)
 
+        page = urllib.request.urlopen(printed(log, "page").split()[0], timeout=10).read().decode()
+        assert "kipwatch judges what it sees" in page and address in page
         assert address in shown_by(shlex.split(printed(log, "read the findings")), address)
         assert "MAXPOLL" not in demo.log.read_text()

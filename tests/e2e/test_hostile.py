@@ -21,11 +21,11 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
-from streaming.demo.child import Child
-from streaming.demo.page import MetricsPage, scrape
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
+from streaming.metrics.exposition import MetricsPage
 from streaming.settings.configuration import configure
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas

@@ -39,6 +39,7 @@ with spark_session(Configuration()) as session:
 pytestmark = [
     pytest.mark.jvm,
     pytest.mark.e2e,
+    pytest.mark.long,
     pytest.mark.slow,
     pytest.mark.timeout(600),
     pytest.mark.skipif(not kerberos.is_installed(), reason=f"needs the packages {kerberos.PACKAGES}"),

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.publishing import publish_blocks
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
+from streaming.demo.road import Child
 from tests.e2e.free_pages import free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -21,7 +20,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 JUDGED = 240.0
 
 
-@pytest.mark.parametrize("level", ["info", "debug"])
+@pytest.mark.parametrize("level", [pytest.param("info", marks=pytest.mark.long), "debug"])
 def test_every_line_is_json_with_time_level_and_event(tmp_path: Path, level: str) -> None:
     """Standard output and standard error go to one file, as in a container."""
     (page,) = free_pages(1)
@@ -34,7 +33,9 @@ def test_every_line_is_json_with_time_level_and_event(tmp_path: Path, level: str
             query.wait_for('"frames": ', JUDGED)
     lines: list[dict[str, Any]] = [json.loads(line) for line in query.log.read_text().splitlines()]
     assert all({"time", "level", "event"} <= line.keys() for line in lines)
-    assert {"started", "batch", "stopped"} <= {line["query"] for line in lines if "query" in line}
+    assert {"loading", "starting-spark", "started", "batch", "stopped"} <= {
+        line["query"] for line in lines if "query" in line
+    }
     spark = [line for line in lines if "jvm" in line]
     assert bool(spark) is (level == "debug")
 

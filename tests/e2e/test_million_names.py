@@ -24,9 +24,9 @@ import pytest
 from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
-from streaming.broker.findings_topic import FindingsTopic
+from streaming.broker.topics import FindingsTopic
 from streaming.check.examination import examine
-from streaming.demo.child import Child
+from streaming.demo.road import Child
 from streaming.settings.release import load_schemas
 from tests.captures import planted
 from tests.e2e import million_names

@@ -8,7 +8,7 @@ from typing import Final
 from decoders.codec.request import Request, read_request
 from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
-from decoders.wire.capture_file import read_capture
+from decoders.wire.pcap import read_capture
 from streaming.check.examination import records_of
 from tests.e2e import million_names
 

@@ -19,8 +19,7 @@ import pytest
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.topics import create_topics
+from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
 from tests.compatibility.road import Road
 from tests.compatibility.week import PORT

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo.child import Child
+from streaming.demo.road import Child
 from tests.deploy.alertmanager import until
 from tests.e2e.free_pages import free_pages
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]
 
 PLAYED, ALERTED, STARTED = 180.0, 90.0, 120.0
 PLANTED = "kip1313/instance-id-changed"

@@ -13,17 +13,16 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.publishing import publish_blocks
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
-from streaming.query.status import STALLED_AFTER
+from streaming.demo.road import Child
+from streaming.query.progress import STALLED_AFTER
 from tests.e2e.free_pages import free_pages
 from tests.e2e.probe import passes
 from tests.e2e.process_tree import jvms
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 FRAMES, FINDINGS = "kipwatch.frames", "kipwatch.findings"
 STARTED, JUDGED = 240.0, 120.0

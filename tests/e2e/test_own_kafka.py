@@ -12,7 +12,7 @@ import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
-from streaming.demo.child import Child
+from streaming.demo.road import Child
 from tests.captures import real_clients
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.capture, pytest.mark.timeout(400)]

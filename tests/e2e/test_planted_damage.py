@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from decoders.frame.record import Kind, Pairing, Record
-from streaming.archive.table import VERSION, VERSION_KEY
+from streaming.archive.tables import VERSION, VERSION_KEY
 from streaming.audit.frames_topic import latest_slice
 from streaming.broker.topics import create_topics
 from streaming.commands.main import main
@@ -23,7 +23,7 @@ from streaming.demo.demo import Demo
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
 from streaming.feeder.capture import can_capture
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.decoders.frame.columnar.batches import block
 from tests.e2e.free_pages import on_free_pages
 

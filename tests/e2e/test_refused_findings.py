@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.demo.child import Child
-from streaming.demo.page import scrape
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
 from streaming.settings.configuration import Configuration
+from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import violating, write_capture
 
@@ -37,9 +38,7 @@ def test_findings_that_kafka_refuses_are_counted_and_the_query_goes_on(tmp_path:
             query.wait_for('"query": "started"', PATIENCE)
             for cluster in ("one", "two"):
                 before = refused(page_at)
-                feed = ["feed", *kafka, "--cluster", cluster, str(capture)]
-                with Child(feed, tmp_path / f"{cluster}.log") as feeder:
-                    feeder.wait(PATIENCE)
+                feed_capture(capture, tmp_path / f"{cluster}.log", *kafka, "--cluster", cluster)
                 deadline = time.monotonic() + PATIENCE
                 while refused(page_at) < before + 2 and time.monotonic() < deadline:
                     query.check_running()

@@ -11,8 +11,9 @@ import pytest
 
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.demo.child import Child
+from streaming.broker.topics import FindingsTopic
+from streaming.demo.road import Child
+from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 from tests.streaming.captures import violating, write_capture
@@ -41,7 +42,7 @@ class Running:
         self.config = folder / "kipwatch.toml"
         self.config.write_text("")
         self._folder, self._kafka = folder, ["--bootstrap", broker.internal]
-        application, self._feeder_page = free_pages(2)
+        (application,) = free_pages(1)
         command = ["run", *self._kafka, "--config", str(self.config), "--metrics-address", application]
         command += ["--checkpoint", str(folder / "checkpoint"), "--buckets", "4"]
         self.query = Child(command, folder / "run.log")
@@ -55,9 +56,7 @@ class Running:
     def finding(self, software: str) -> Finding:
         """Feed a capture of one connection of a malformed software name, and return its finding of RULE."""
         path = write_capture(self._folder / f"{software}.pcap", violating(software))
-        flags = ["--ports", "9092", "--feeder-metrics-address", self._feeder_page]
-        with Child(["feed", str(path), *self._kafka, *flags], self._folder / f"{software}.log") as feeder:
-            feeder.wait(PATIENCE)
+        feed_capture(path, self._folder / f"{software}.log", *self._kafka, "--ports", "9092")
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             self._topic.poll(1.0)

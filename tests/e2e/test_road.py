@@ -1,7 +1,7 @@
 """The whole road on real traffic: real broker, feeder, Spark and clients.
 
 It is played with packets captured on the loopback interface, in plaintext and over TLS, if that is permitted,
-and with recording relays.
+and with recording relays. `make test` plays the first of these ways, `make long` the others.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from rich.console import Console
 from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
-from expectations.conversation.occurrence import EVIDENCE_BYTES
+from expectations.conversation.observation import EVIDENCE_BYTES
 from expectations.judging.finding import Finding
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.audit.frames_topic import latest_slice
 from streaming.check.examination import Examination, examine
-from streaming.demo.demo import Demo
+from streaming.demo.demo import Demo, offences_found, unplanted_violations
 from streaming.demo.offences import PlantedOffence
-from streaming.demo.page import MetricsPage
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
-from streaming.demo.verdict import offences_found, unplanted_violations
 from streaming.feeder.capture import can_capture
+from streaming.metrics.exposition import MetricsPage
 from tests.e2e.free_pages import on_free_pages
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(900)]
 
-WAYS = ["capture", "tls", "relay"] if can_capture() else ["relay"]
+FIRST, *OTHERS = ["capture", "tls", "relay"] if can_capture() else ["relay"]
+WAYS = [FIRST, *(pytest.param(way, marks=pytest.mark.long) for way in OTHERS)]
 EVERYTHING = 1_000_000
 
 

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from pyspark.sql import SparkSession
 
 from streaming.audit.frames_topic import latest_slice
-from streaming.broker.findings_topic import FindingsTopic
-from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
+from streaming.broker.topics import FindingsTopic, create_topics
+from streaming.demo.road import Child
 from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import Setting, jvm_options, librdkafka_settings
+from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import violating, write_capture
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
@@ -79,14 +79,13 @@ def test_the_road_needs_no_more_rights_than_documented(broker: SecureBroker, tmp
     broker.grant("query", (ResourceType.TOPIC, FINDINGS, AclOperation.WRITE))
     feeder = written(tmp_path / "feeder.toml", broker.token_login(USER))
     query = written(tmp_path / "query.toml", broker.login("query", "SCRAM-SHA-512"))
-    page, feeder_page = free_pages(2)
+    (page,) = free_pages(1)
     kafka = ["--bootstrap", broker.sasl]
-    feed = ["feed", str(write_capture(tmp_path / "capture.pcap", violating())), *kafka, "--config", feeder]
     run = ["run", *kafka, "--config", query, "--metrics-address", page, "--buckets", "4"]
     run += ["--checkpoint", str(tmp_path / "checkpoint")]
-    with Child([*feed, "--feeder-metrics-address", feeder_page], tmp_path / "feed.log") as feeding:
-        feeding.wait(PATIENCE)
-    assert len(latest_slice(broker.internal, FRAMES, 100).frames) > 3, feeding.log.read_text()
+    capture, log = write_capture(tmp_path / "capture.pcap", violating()), tmp_path / "feed.log"
+    feed_capture(capture, log, *kafka, "--config", feeder)
+    assert len(latest_slice(broker.internal, FRAMES, 100).frames) > 3, log.read_text()
     topic = FindingsTopic(broker.internal, FINDINGS)
     with Child(run, tmp_path / "run.log") as running:
         deadline = time.monotonic() + PATIENCE
@@ -95,7 +94,7 @@ def test_the_road_needs_no_more_rights_than_documented(broker: SecureBroker, tmp
             assert time.monotonic() < deadline, running.log.read_text()
             topic.poll(1.0)
     topic.close()
-    assert PASSWORD not in running.log.read_text() + feeding.log.read_text()
+    assert PASSWORD not in running.log.read_text() + log.read_text()
 
 
 def written(path: Path, table: Mapping[str, Setting]) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from decoders.frame.record import Closing, Kind
 from decoders.schema.registry import default_schemas
-from decoders.wire.capture_file import read_capture
-from streaming.bench.check_capture import CONNECTIONS
+from decoders.wire.pcap import read_capture
+from streaming.bench.check import CONNECTIONS
 from streaming.check.examination import records_of
 from tests.e2e import soak
 

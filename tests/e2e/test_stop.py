@@ -13,16 +13,14 @@ from pyspark import cloudpickle
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
-from streaming.bench.publishing import publish_blocks
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
+from streaming.demo.road import Child
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
-from streaming.settings.configuration import Configuration
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
+from streaming.settings.configuration import Configuration, FramesTopicSettings, Topics
 from streaming.state.bucket import Bucket
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children

@@ -13,18 +13,17 @@ import pyspark
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.bench.publishing import publish_blocks
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
 from streaming.broker.topics import create_topics
 from streaming.commands import main
-from streaming.demo.page import scrape
+from streaming.demo.progress import scrape
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(400)]
 
 CONNECTIONS = 20
 JUDGED, ENDED = 200.0, 60.0

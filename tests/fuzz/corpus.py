@@ -13,7 +13,6 @@ from random import Random
 from decoders.codec.program import compile_message
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
-from decoders.schema.overlay import HEADER_VERSION
 from decoders.schema.registry import Api, default_schemas
 from decoders.wire.segment import LinkType
 from tests.decoders.tls.writer import SUITES, TlsWriter
@@ -81,7 +80,7 @@ def _of(kind: Kind) -> bytes:
 
 def _request(api: Api, version: int) -> bytes:
     body = chance.body(Random(version), compile_message(api.request, version))
-    instance_id = INSTANCE_ID if api.request_header_version(version) == HEADER_VERSION else None
+    instance_id = INSTANCE_ID if api.request_header_version(version) == 3 else None
     return write_request(SCHEMAS, api.key, version, 7, "cid", body, instance_id)
 
 

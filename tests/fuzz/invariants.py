@@ -10,9 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure, Remark
-from decoders.codec.request import Request, read_request, write_request
+from decoders.codec.request import Request, expects_response, read_request, write_request
 from decoders.codec.response import Response, read_response, write_response
 from decoders.schema.registry import default_schemas
 from decoders.tls.handshake import (

@@ -10,8 +10,8 @@ from decoders.codec.request import read_request, write_request
 from decoders.codec.response import write_response
 from decoders.protocol import API_VERSIONS, INVALID_REQUEST
 from decoders.schema.registry import default_schemas
-from streaming.demo.instance_client import read_frame
-from streaming.demo.loopback_server import LoopbackServer
+from streaming.demo.loopback import LoopbackServer
+from streaming.probe.client import read_frame
 from streaming.settings.address import address_text
 from tests.exchange import SOFTWARE, advertisement
 from tests.mutations.script import prefixed

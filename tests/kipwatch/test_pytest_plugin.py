@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -84,6 +85,16 @@ def test_further_flags_decide_what_fails(suite: Path) -> None:
     assert "1 finding in" in printed
 
 
+def test_a_suppressed_finding_is_listed_and_fails_nothing(suite: Path) -> None:
+    """What a team has decided to live with stays in sight, with the reason."""
+    config = suite / "kipwatch.toml"
+    config.write_text(f'[[suppress]]\nrule = "{BROKEN}"\nreason = "renamed in 2.4"\nuntil = 2999-01-01\n')
+    status, printed = run(suite, "--kipwatch-flags", f"--config {config}", "-k", "badly")
+    assert status == 0, printed
+    assert ", 0 findings in" in printed
+    assert re.search(rf"suppressed \(.*renamed in 2\.4.*\) {BROKEN}: .*test_badly", printed), printed
+
+
 def test_each_worker_of_xdist_has_its_report(suite: Path) -> None:
     status, printed = run(suite, "-n", "2", "--dist", "each", "-k", "badly")
     assert status == 1, printed
@@ -100,3 +111,29 @@ def test_flags_that_record_does_not_know_are_told(suite: Path) -> None:
     status, printed = run(suite, "--kipwatch-flags", "--fail-on weather", "-k", "well")
     assert status == 1, printed
     assert "kipwatch record did not start" in printed
+
+
+def provoking(suite: Path, what: str) -> Path:
+    """Let the suite's client be provoked."""
+    text = (suite / "test_suite.py").read_text()
+    (suite / "test_suite.py").write_text(text.replace("')", f"', provoke='{what}')", 1))
+    return suite
+
+
+def test_a_client_is_provoked_by_the_fixture(suite: Path) -> None:
+    status, output = run(provoking(suite, "software-refused"), "-k", "well")
+    assert status == 0, output
+    assert "1 requests to" in output
+    assert "; software-refused: conforms" in output
+
+
+def test_a_provoked_client_that_breaks_a_rule_fails_the_session(suite: Path) -> None:
+    status, output = run(provoking(suite, "software-refused"))
+    assert status == 1
+    assert f"violation {BROKEN}" in output
+
+
+def test_one_provocation_is_named(suite: Path) -> None:
+    status, output = run(provoking(suite, "all"), "-k", "well")
+    assert status == 1
+    assert "name one provocation: a session is one run" in output

@@ -204,7 +204,8 @@ def _reconnected() -> Script:
 
 def _beside() -> Script:
     """One client instance with two connections, as clients with a coordinator have."""
-    steps = [negotiate(6), new("Metadata"), negotiate(6, on=SECOND_ONE), new("Fetch", on=SECOND_ONE)]
+    known = negotiate(6, on=SECOND_ONE, clusterId=CLUSTER_ID, nodeId=NODE_ID)
+    steps = [negotiate(6), new("Metadata"), known, new("Fetch", on=SECOND_ONE)]
     return script("two connections of one client", *steps, new("Metadata"), new("Fetch", on=SECOND_ONE))
 
 

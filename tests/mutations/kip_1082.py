@@ -194,6 +194,20 @@ def fall_silent(script: Script) -> Iterator[Script]:
         yield script.put(place, dataclasses.replace(first, on=last.on, client_id=client_id, after=70.0))
 
 
+@breaks("kip1082/member-ghost")
+def end_at_once_and_join_again(script: Script) -> Iterator[Script]:
+    """The client joins under another ID on another connection, and goes on for longer than a session."""
+    asks = [ask for _, ask in script.asks()]
+    first, joins = asks[0], [ask for ask in asks if ask.api in HEARTBEAT_APIS][:1]
+    for join in joins if script.focus is None and first.api == "ApiVersions" and first.header < 3 else ():
+        if join.header < 3 and join.body["memberEpoch"] == JOIN and join.body.get("memberId"):
+            lost = dataclasses.replace(join, response=None)
+            again = with_member_id(dataclasses.replace(join, on=SECOND_ONE), OTHER_MEMBER_ID)
+            leave = dataclasses.replace(again, body={**again.body, "memberEpoch": LEAVE}, after=70.0)
+            steps = (first, lost, Close(), dataclasses.replace(first, on=SECOND_ONE), again, leave)
+            yield dataclasses.replace(script, steps=(*steps, Close(on=SECOND_ONE)))
+
+
 JOINS = {"rebalanceTimeoutMs": 45_000, "topicPartitions": [], "subscribedTopicNames": ["t"]}
 """What a consumer must say when it joins."""
 

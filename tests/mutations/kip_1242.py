@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from expectations.rules.base.after_response_rule import ENOUGH
 from tests.mutations.bodies import CLUSTER_ID, NODE_ID
+from tests.mutations.clean import ask as request
+from tests.mutations.clean import script as listing_all
 from tests.mutations.kip_511 import REFUSED, negotiations
 from tests.mutations.mutator import breaks
-from tests.mutations.script import SECOND_ONE, Ask, Close, Script
+from tests.mutations.script import SECOND_ONE, Ask, Close, Script, Step
 
 MISROUTED = {"errorCode": 129}
 HALVES = (
@@ -89,6 +91,19 @@ def send_away_whom_metadata_led_here(script: Script) -> Iterator[Script]:
             yield script.put(place, ask, again).broken_off(place + 1)
 
 
+@breaks("kip1242/rebootstrap-without-cause")
+def send_away_whom_the_address_describes(script: Script) -> Iterator[Script]:
+    """Metadata on other connections gives the same IDs, before and after."""
+    for place, ask in _identified(script):
+        if not script.before(place):
+            ids = {"clusterId": CLUSTER_ID, "nodeId": NODE_ID}
+            refused = dataclasses.replace(ask, body={**ask.body, **ids}, response=MISROUTED)
+            steps: list[Step] = []
+            for on in ("before", ask.on, "after"):
+                steps += [refused if on == ask.on else request("Metadata", 12, on=on), Close(on=on)]
+            yield dataclasses.replace(script, steps=tuple(steps), hosts={"before": 2, "after": 2})
+
+
 @breaks("kip1242/rebootstrap-ignored")
 def go_on_although_misrouted(script: Script) -> Iterator[Script]:
     for place, ask in _identified(script):
@@ -98,6 +113,17 @@ def go_on_although_misrouted(script: Script) -> Iterator[Script]:
             yield mutant
         if len(later) >= ENOUGH and all(script.is_in_turn(each) for each in later):
             yield mutant.hurried()
+
+
+@breaks("kip1242/ids-withheld")
+def say_nobody_is_meant(script: Script) -> Iterator[Script]:
+    """Of another broker, after Metadata."""
+    for place, asked in _identified(script):
+        if not script.before(place) and asked.on != SECOND_ONE and asked.header < 3:
+            known = (asked, request("Metadata", 12))
+            used = (dataclasses.replace(asked, on=SECOND_ONE), request("FindCoordinator", 6, on=SECOND_ONE))
+            mutant = listing_all(script.name, *known, *used, Close(on=SECOND_ONE))
+            yield dataclasses.replace(mutant, servers={SECOND_ONE: 201})
 
 
 @breaks("kip1242/rebootstrap-with-ids")

@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.codec.request import read_request
 from decoders.frame.record import Direction
-from expectations.conversation.error_codes import error_codes
+from expectations.conversation.statement_reader import error_codes
 from tests.exchange import ZERO_ID
 from tests.mutations.bodies import (
     HEARTBEAT_APIS,

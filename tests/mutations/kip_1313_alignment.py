@@ -46,6 +46,22 @@ def push_under_another_id_than_the_headers(script: Script) -> Iterator[Script]:
 
 
 @breaks("kip1313/telemetry-id-mismatch")
+def change_the_id_of_telemetry(script: Script) -> Iterator[Script]:
+    """The broker assigns none on the connection."""
+    steps = tuple(
+        step
+        for step in script.steps
+        if not isinstance(step, Ask) or step.api not in TELEMETRY_APIS or "clientInstanceId" in step.body
+    )
+    unassigned = dataclasses.replace(script, steps=steps)
+    pushed = [
+        (place, ask) for place, ask in unassigned.asks() if ask.api in TELEMETRY_APIS and ask.header < 3
+    ]
+    for place, ask in pushed[1:] if script.focus is None else ():
+        yield _with_identity(unassigned, place, ask, OTHER_MEMBER_ID)
+
+
+@breaks("kip1313/telemetry-id-mismatch")
 def ask_for_an_id_in_spite_of_the_headers(script: Script) -> Iterator[Script]:
     for place, ask in script.targets():
         if ask.api == "GetTelemetrySubscriptions" and ask.header == 3 and is_bound(script, place):
@@ -111,7 +127,9 @@ def share_the_id(script: Script) -> Iterator[Script]:
         if ask.api == "ApiVersions":
             yield one.changed(place, client_id="another")
             for field in ("clientSoftwareName", "clientSoftwareVersion"):
-                yield one.changed(place, body={**ask.body, field: "another"})
+                differing = one.changed(place, body={**ask.body, field: "another"})
+                yield differing
+                yield dataclasses.replace(differing, servers={SECOND_ONE: 201})
 
 
 def _is_beside(script: Script) -> bool:

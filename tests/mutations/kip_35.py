@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterator
 from decoders.frame.record import Direction
 from tests.mutations.bodies import ranges
 from tests.mutations.clean import UNSUPPORTED_VERSION
+from tests.mutations.clean import ask as request_of
 from tests.mutations.kip_511 import negotiations
 from tests.mutations.mutator import breaks
 from tests.mutations.script import SECOND_ONE, Ask, Close, Script, Step
 
 API_VERSIONS = 18
+OTHER = "other"
+"""A connection of another client."""
 UNUSED = 50
 """An API that no clean conversation lists beside those it uses."""
 Entries = list[dict[str, int]]
@@ -82,19 +85,24 @@ def use_what_is_not_listed(script: Script) -> Iterator[Script]:
 
 @breaks("kip35/advertised-version-refused")
 def close_upon_what_is_listed(script: Script) -> Iterator[Script]:
-    """On three connections in a row the broker closes upon one version."""
+    """On three connections in a row the broker closes upon one version. It serves others without a login."""
     for place, ask in negotiated_requests(script):
         if script.focus != place:
             continue
         before = script.before(place)
         if any((earlier.api, earlier.version) == (ask.api, ask.version) for earlier in before):
             continue
-        steps: list[Step] = []
+        steps: list[Step] = [_served_besides(ask)]
         for name in ("one", "two", "three"):
             said = [*before, dataclasses.replace(ask, response=None)]
             steps += [dataclasses.replace(request, on=name) for request in said]
             steps.append(Close(Direction.TO_CLIENT, name))
-        yield dataclasses.replace(script, steps=tuple(steps))
+        yield dataclasses.replace(script, steps=tuple(steps), hosts={OTHER: 2})
+
+
+def _served_besides(asked: Ask) -> Ask:
+    """A request for another API, which the broker serves on a connection of another client."""
+    return request_of("ListGroups" if asked.api != "ListGroups" else "DescribeGroups", 4, on=OTHER)
 
 
 @breaks("kip35/advertised-version-refused")
@@ -135,6 +143,44 @@ def list_something_else_later(script: Script) -> Iterator[Script]:
     for place, ask in negotiations(script):
         if _has_listed(script, place):
             yield script.put(place, _with_entries(ask, with_range(UNUSED, (0, 1))))
+
+
+@breaks("kip35/ranges-withheld")
+def list_less_before_the_login(script: Script) -> Iterator[Script]:
+    for place, logged_in in _first_questions(script):
+        listed = with_range(UNUSED, (0, 1))
+        steps: list[Step] = []
+        for name in ("one", "two", "three"):
+            said = [*script.before(place), _with_entries(logged_in, listed)]
+            steps += [dataclasses.replace(each, on=name) for each in said]
+            steps.append(Close(on=name))
+        yield dataclasses.replace(script, steps=tuple(steps))
+
+
+@breaks("kip35/ranges-withheld")
+def close_upon_questions_before_the_login(script: Script) -> Iterator[Script]:
+    """Other clients log in first, and ask then."""
+    for place, logged_in in _first_questions(script):
+        first, *login = script.before(place)
+        steps: list[Step] = []
+        for name in ("one", "two", "three"):
+            steps += _logged_in(f"{OTHER} {name}", login, logged_in)
+            steps += [dataclasses.replace(first, on=name, response=None), Close(Direction.TO_CLIENT, name)]
+        steps += _logged_in(OTHER, login, logged_in)
+        yield dataclasses.replace(script, steps=tuple(steps))
+
+
+def _first_questions(script: Script) -> Iterator[tuple[int, Ask]]:
+    """The first ApiVersions after a login that followed another one."""
+    for place, ask in negotiations(script):
+        before = [earlier.api for earlier in script.before(place)]
+        if before[:2] == ["ApiVersions", "SaslHandshake"] and "ApiVersions" not in before[1:]:
+            yield place, ask
+
+
+def _logged_in(name: str, login: list[Ask], question: Ask) -> list[Step]:
+    """A connection that logs in and asks then."""
+    return [*(dataclasses.replace(each, on=name) for each in [*login, question]), Close(on=name)]
 
 
 @breaks("kip35/negotiation-not-repeated")

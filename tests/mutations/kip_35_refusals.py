@@ -6,14 +6,18 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from decoders.frame.record import Direction
+from decoders.protocol import OPENING_APIS
+from expectations.identity.known_ranges import FIRST_LEFT
 from tests.mutations.clean import ask
 from tests.mutations.kip_35 import listing, negotiated_requests, ranges_beside, with_range
 from tests.mutations.kip_511 import refusals
 from tests.mutations.mutator import breaks
-from tests.mutations.script import FIRST, SECOND_ONE, Ask, Close, Script, Step
+from tests.mutations.script import FIRST, SECOND_ONE, Ask, Close, Script, Send, Step
 
 SHORTLY, LONG = 0.1, 61.0
 """Seconds before a step."""
+LOGIN = (ask("SaslHandshake", 1, on=SECOND_ONE), ask("SaslAuthenticate", 2, on=SECOND_ONE))
+"""What another client sends first."""
 
 
 @breaks("kip35/version-refused")
@@ -39,6 +43,16 @@ def be_refused_without_having_asked(script: Script) -> Iterator[Script]:
             yield dataclasses.replace(script, steps=tuple(steps), hosts={SECOND_ONE: 2})
 
 
+@breaks("kip35/version-refused")
+def be_refused_where_nobody_asks(script: Script) -> Iterator[Script]:
+    """A version that Kafka 4.0 removed, on three connections, while another client is served."""
+    for _, asked in script.targets():
+        if asked.response is not None and asked.version < FIRST_LEFT.get(asked.known.key, 0):
+            closed = [step for name in ("a", "b", "c") for step in _closed_upon([asked], name)]
+            steps = (ask("Metadata", 12, on=SECOND_ONE), *closed, Close(on=SECOND_ONE))
+            yield dataclasses.replace(script, steps=steps, hosts={SECOND_ONE: 2})
+
+
 @breaks("kip35/refused-version-repeated")
 def send_what_is_refused_on_each_connection(script: Script) -> Iterator[Script]:
     for place, asked in negotiated_requests(script):
@@ -60,6 +74,38 @@ def ask_what_is_refused(script: Script) -> Iterator[Script]:
         for name in ("a", "b", "c"):
             steps += [dataclasses.replace(again, on=name), Close(on=name)]
         if not script.before(place):
+            yield dataclasses.replace(script, steps=tuple(steps))
+
+
+@breaks("kip35/request-before-sasl")
+def forget_to_log_in(script: Script) -> Iterator[Script]:
+    """Another client logs in at the address."""
+    for place, asked in negotiated_requests(script):
+        before = script.before(place)
+        is_use = asked.known.key not in OPENING_APIS and asked.response is not None
+        if script.focus == place and is_use and all(earlier.api == "ApiVersions" for earlier in before):
+            steps = [*LOGIN, *_closed_upon([*before, asked], FIRST), Close(on=SECOND_ONE)]
+            yield dataclasses.replace(script, steps=tuple(steps), hosts={SECOND_ONE: 2})
+
+
+@breaks("kip35/login-never-begun")
+def ask_for_nothing_else(script: Script) -> Iterator[Script]:
+    """Another client logs in at the address."""
+    for place, asked in script.targets():
+        is_told = asked.api == "ApiVersions" and asked.response and not asked.response.get("errorCode")
+        if is_told and not script.before(place):
+            steps = (*LOGIN, dataclasses.replace(asked, on=FIRST), Close(on=FIRST), Close(on=SECOND_ONE))
+            yield dataclasses.replace(script, steps=steps, hosts={SECOND_ONE: 2})
+
+
+@breaks("kip35/request-before-tls")
+def connect_in_plaintext(script: Script) -> Iterator[Script]:
+    """The server answers the first request with an alert of TLS 1.2: internal error."""
+    for place, asked in script.targets():
+        if not script.before(place):
+            alert = Send(Direction.TO_CLIENT, bytes.fromhex("15030300020250"), asked.on, SHORTLY)
+            silent = dataclasses.replace(asked, response=None)
+            steps = [*script.steps[:place], silent, alert, Close(Direction.TO_CLIENT, asked.on)]
             yield dataclasses.replace(script, steps=tuple(steps))
 
 

@@ -97,6 +97,13 @@ def refuse_in_another_layout(script: Script) -> Iterator[Script]:
         for version in range(1, ask.version + 1):
             yield script.changed(place, response_version=version)
         yield script.changed(place, alter_response=_behind_header_1)
+        yield script.broken_off(place, alter_response=_in_no_layout)
+        yield script.broken_off(place, alter_response=lambda frame: frame[:-1])
+
+
+def _in_no_layout(frame: bytes) -> bytes:
+    """What librdkafka's mock broker writes behind the error code fits no version."""
+    return frame[:6] + bytes.fromhex("0100120000000200000000")
 
 
 def _behind_header_1(frame: bytes) -> bytes:

@@ -23,7 +23,7 @@ from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 from expectations.judging.outcome import Outcome
 from expectations.rules.base.rule import Rule
-from expectations.rules.readings import read_choices, rules_read_as
+from expectations.rules.catalogue import read_choices, rules_read_as
 from tests.exchange import SECOND, ZERO_ID, Exchange
 
 SCHEMAS = default_schemas()

@@ -54,10 +54,22 @@ def end_a_request_early(script: Script) -> Iterator[Script]:
             yield script.broken_off(place, TO_CLIENT, alter=_shorter, response=None)
 
 
+@breaks("wire/malformed-request")
+def name_a_negative_version(script: Script) -> Iterator[Script]:
+    for place, _ask in _released(script):
+        if not _follows_tokens(script, place):
+            yield script.broken_off(place, TO_CLIENT, alter=_of_negative_version, response=None)
+
+
+def _of_negative_version(frame: bytes) -> bytes:
+    return frame[:2] + struct.pack(">h", -3) + frame[4:]
+
+
 @breaks("wire/malformed-response")
 def end_a_response_early(script: Script) -> Iterator[Script]:
+    """A refusal, whose body has another version, has a rule of its own."""
     for place, ask in _released(script):
-        if ask.response is not None:
+        if ask.response is not None and ask.response_version is None:
             yield script.broken_off(place, alter_response=_shorter)
 
 

@@ -37,7 +37,7 @@ def body(random: Random, program: Program, longest: int = 3) -> dict[str, Any]:
 
 
 def damaged(random: Random, data: bytes) -> bytes:
-    """Change a byte, take one away, put one in, or cut the end off."""
+    """Change, remove or insert a byte, or cut off the end."""
     at = random.randrange(len(data) + 1)
     byte = bytes([random.choice((0x00, 0x01, 0x7F, 0x80, 0xFF, random.randrange(256)))])
     return random.choice(
@@ -77,7 +77,7 @@ def _primitive(random: Random, kind: FieldKind) -> Any:
 
 
 def _integer(random: Random, bits: int, is_signed: bool) -> int:
-    """Draw a number of any size: as many of few bits as of many."""
+    """Draw a number whose count of bits is uniform."""
     value = random.getrandbits(random.randint(1, bits))
     return value - (1 << bits) if is_signed and value >> (bits - 1) else value
 

@@ -1,4 +1,4 @@
-"""Kafka's classes as the tests ask them: those of the pinned release."""
+"""Kafka's own classes, those of the pinned release."""
 
 from __future__ import annotations
 

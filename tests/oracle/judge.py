@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KafkaVerdict:
-    """How Kafka decodes the bytes of a message.
+    """Kafka's result for the bytes of a message.
 
     `json` is what its JsonConverter prints, None where the bytes are refused, for the `reason` given.
     `read` is how many bytes were read and `written` what Kafka writes for what it read. `agreed` says
@@ -41,7 +41,7 @@ class KafkaVerdict:
 
 @dataclass(frozen=True, slots=True)
 class JudgedMessage:
-    """A message of which Kafka has judged the bytes."""
+    """A message whose bytes Kafka has judged."""
 
     pair: Pair
     data: bytes
@@ -52,7 +52,7 @@ class Oracle:
     """The Java program, compiled once; each question starts it anew and ends with it."""
 
     def __init__(self, classpath: Iterable[Path], classes: Path) -> None:
-        """Compile the program into the folder `classes`, which is there."""
+        """Compile the program into the existing folder `classes`."""
         jars = ":".join(map(str, classpath))
         options: list[str | Path] = ["--release", str(OLDEST), "-d", classes, "-cp", jars]
         subprocess.run([_compiler(), *options, *SOURCES], check=True, timeout=SECONDS)

@@ -1,4 +1,4 @@
-"""Every message of the release: what Kafka reads, writes and refuses, our codec does too.
+"""Every message of the release: our codec reads, writes and refuses the same as Kafka.
 
 Kafka's caps of 1,000,000 elements of an array and 10,000 tagged fields are not ours; no message here
 is long enough to meet them.

@@ -140,7 +140,7 @@ def made(oracle: Oracle, header: Pair, kind: str) -> Iterator[tuple[JudgedMessag
 
 
 def expected(api: Api, body: JudgedMessage) -> dict[str, Any]:
-    """Return what Kafka printed of the version before, without the ID that the KIP takes out."""
+    """Return Kafka's output for the version before, without the ID that the KIP removes."""
     value: dict[str, Any] = json.loads(body.verdict.json or "")
     if api.key in (GET_TELEMETRY, PUSH_TELEMETRY):
         value.pop("clientInstanceId", None)

@@ -1,4 +1,4 @@
-"""Generates docs/map.md, which lists every package and module by its docstring.
+"""Generates docs/map.md: every package by the first line of its docstring, with its modules.
 
 Run `make docs`, or `python -m tests.repository.file_map`, after adding, moving or renaming a module. A test
 compares the committed page with what this module writes.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
@@ -21,15 +21,18 @@ HEAD = """\
 
 # Map
 
-Every package and module, with the first line of its docstring. [DESIGN.md](../DESIGN.md) says how they belong
-together. Of a rule, the line is that of its page.
+Every package, with the names of its modules. Where the first line of a module's docstring does not repeat the
+words of its name, it stands below. [DESIGN.md](../DESIGN.md) says how packages belong together;
+[the runbook](runbook.md#rules) lists the rules by what they check.
 """
 RULES_BY_PATH = {Path(f"{type(rule).__module__.replace('.', '/')}.py"): rule for rule in RULES}
+STEM = 4
+"""Letters by which a word of a name is recognised in a line, so that `judging` is found in "judges"."""
 
 
 def file_map() -> str:
     """Return the page."""
-    return "\n".join([HEAD, *_sections()])
+    return "\n".join([HEAD, *_rooms()])
 
 
 def python_files() -> list[Path]:
@@ -44,27 +47,40 @@ def docstring(path: Path) -> str:
 
 
 def first_line(path: Path) -> str:
-    """Return the line by which the map describes a module."""
-    rule = RULES_BY_PATH.get(path)
-    return rule.summary if rule else docstring(path).partition("\n")[0]
+    """Return the first line of a docstring."""
+    return docstring(path).partition("\n")[0]
 
 
-def _sections() -> Iterator[str]:
-    for folder, content in groupby(sorted(python_files(), key=_reading_order), lambda path: path.parent):
-        yield f"## {folder}\n\n{docstring(folder / '__init__.py')}\n"
-        modules = [path for path in content if path.name != "__init__.py"]
-        if modules:
-            yield "| module | about |\n|---|---|"
-            yield "\n".join(f"| `{path.name}` | {_cell(first_line(path))} |" for path in modules) + "\n"
+def tells_more_than_its_name(path: Path) -> bool:
+    """Whether the first line of a module has to be read to know what its name means.
+
+    Rules and commands are looked up by name, in the runbook and in `kipwatch --help`.
+    """
+    if path in RULES_BY_PATH or path.parent == Path("streaming/commands"):
+        return False
+    line = first_line(path).lower()
+    return not all(word[:STEM].removesuffix("e") in line for word in path.stem.strip("_").split("_"))
+
+
+def _rooms() -> Iterator[str]:
+    for room, paths in groupby(sorted(python_files(), key=_reading_order), lambda path: path.parts[0]):
+        yield f"## {room}\n"
+        for folder, content in groupby(paths, lambda path: path.parent):
+            yield from _package(folder, content)
+        yield ""
+
+
+def _package(folder: Path, content: Iterable[Path]) -> Iterator[str]:
+    modules = [path for path in content if path.name != "__init__.py"]
+    names = f" {', '.join(f'`{path.stem}`' for path in modules)}" if modules else ""
+    yield f"- **{folder}**: {first_line(folder / '__init__.py')}{names}"
+    for path in filter(tells_more_than_its_name, modules):
+        yield f"    - `{path.stem}`: {first_line(path)}"
 
 
 def _reading_order(path: Path) -> tuple[int, Path, str]:
     """Rooms in the direction of the data, then folders and modules by name."""
     return ROOMS.index(path.parts[0]), path.parent, path.name
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

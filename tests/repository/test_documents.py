@@ -8,7 +8,15 @@ import re
 from pathlib import Path
 
 from streaming.commands.main import COMMANDS
-from tests.repository.file_map import MAP, RULES_BY_PATH, docstring, file_map, python_files
+from tests.repository.file_map import (
+    MAP,
+    RULES_BY_PATH,
+    docstring,
+    file_map,
+    first_line,
+    python_files,
+    tells_more_than_its_name,
+)
 from tests.repository.tree import ROOMS, ROOT, files, modules
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md" and path.parts[0] != "tests"]
@@ -21,9 +29,17 @@ def test_the_file_map_has_not_drifted() -> None:
 
 
 def test_the_file_map_names_every_module() -> None:
-    text = file_map()
+    lines = re.findall(r"^- \*\*(\S+)\*\*: (.*)$", file_map(), flags=re.MULTILINE)
+    named = {Path(folder, f"{name}.py") for folder, line in lines for name in re.findall(r"`(\w+)`", line)}
     assert len(modules(*ROOMS)) > 200
-    assert [path for path in modules(*ROOMS) if f"\n| `{path.name}` | " not in text] == []
+    assert set(modules(*ROOMS)) - named == set()
+
+
+def test_a_name_that_says_less_than_its_line_is_explained() -> None:
+    lines = set(file_map().splitlines())
+    explained = [path for path in modules(*ROOMS) if tells_more_than_its_name(path)]
+    assert 0 < len(explained) < len(modules(*ROOMS)) / 2
+    assert [path for path in explained if f"    - `{path.stem}`: {first_line(path)}" not in lines] == []
 
 
 def test_modules_and_packages_say_in_their_first_line_what_they_are_about() -> None:

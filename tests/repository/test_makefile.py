@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -46,6 +47,67 @@ def test_the_demo_says_what_it_does_before_each_long_step() -> None:
     assert 'echo "kipwatch: ' in "\n".join(commands[max(0, place - 2) : place])
     # It says itself what it does.
     assert [line for line in commands if line.endswith("kipwatch prepare")]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """The only programs there are: `apt-get` notes what it is asked for."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "grep").symlink_to(shutil.which("grep") or "")
+    written(folder / "apt-get", 'echo "apt-get $*"')
+    return folder
+
+
+def written(program: Path, text: str) -> None:
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+
+
+def made_java(programs: Path, user: int, home: str = "") -> tuple[int, str]:
+    """The status and output of the demo's first step, for a user."""
+    written(programs / "id", f"echo {user}")
+    ran = subprocess.run(
+        [shutil.which("make") or "", "--no-print-directory", "java"],
+        cwd=ROOT,
+        env={"PATH": str(programs), "JAVA_HOME": home},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_demo_gets_java_before_it_downloads_anything(programs: Path) -> None:
+    commands = dry_run("demo")
+    assert 0 <= commands.find("default-jre-headless") < commands.find("pip install")
+    told = "the demo needs Java 17 or newer: apt-get install --no-install-recommends default-jre-headless\n"
+    assert made_java(programs, 1000) == (2, told)
+    status, printed = made_java(programs, 0)
+    assert status == 0
+    assert printed.splitlines() == [
+        "apt-get update -qq",
+        "apt-get install -qq --yes --no-install-recommends default-jre-headless",
+    ]
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.parametrize(
+    ("version", "status"), [("1.8.0_412", 2), ("11.0.2", 2), ("17.0.15", 0), ("25-ea", 0)]
+)
+def test_the_java_that_is_there_suffices_if_it_is_new_enough(
+    programs: Path, version: str, status: int
+) -> None:
+    """Wherever it is: an old one in JAVA_HOME hides no newer one on PATH."""
+    report = f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
+    written(programs / "java", report)
+    assert made_java(programs, 1000)[0] == status
+    home = programs.parent / "home"
+    (home / "bin").mkdir(parents=True)
+    written(home / "bin" / "java", "echo 'java version \"1.8.0_412\"' >&2")
+    assert made_java(programs, 1000, str(home))[0] == status
 
 
 @pytest.mark.usefixtures("fresh")

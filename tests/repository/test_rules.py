@@ -31,6 +31,13 @@ def test_a_rule_says_what_the_kip_demands_and_where() -> None:
         assert re.fullmatch(r"KIP-\d+|wire", rule.kip), rule.id
 
 
+def test_a_rule_says_what_it_needs_to_be_exercised() -> None:
+    """It continues a sentence: in lower case, without a period at the end."""
+    for rule in RULES:
+        assert len(rule.needs) > 8, rule.id
+        assert not rule.needs.endswith("."), rule.id
+
+
 def test_a_message_is_one_plain_line() -> None:
     """It is printed after level, rule and connection: in lower case, without a period at the end."""
     for rule in RULES:

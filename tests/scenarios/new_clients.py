@@ -9,7 +9,7 @@ from pathlib import Path
 from streaming.broker.jars import jars
 from streaming.broker.java import java
 from streaming.broker.ports import HOST
-from tests.scenarios.requests import TOPIC
+from streaming.probe.requests import TOPIC
 from tests.scenarios.stage import PASSWORD, USER
 
 PROGRAM = Path(__file__).parent / "java" / "NewClients.java"

@@ -23,20 +23,19 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, TcpFlag
 from expectations.judging.terms import Terms
-from expectations.rules.readings import read_choices, rules_read_as
+from expectations.rules.catalogue import read_choices, rules_read_as
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.check.examination import Examination, examine
 from streaming.demo.front import Front
-from streaming.demo.instance_client import InstanceClient, new_instance_id
-from streaming.demo.loopback_server import Address
-from streaming.feeder import relay, relayed_connection
-from streaming.feeder.relayed_connection import Passage, Unchanged
+from streaming.demo.loopback import Address
+from streaming.probe.client import InstanceClient, new_instance_id
+from streaming.probe.requests import JOIN, LEAVE, TOPIC, await_success, beat, find_coordinator
+from streaming.record import relay
+from streaming.record.relay import Passage, Unchanged
 from tests.exchange import ID_A
-from tests.scenarios.requests import JOIN, LEAVE, TOPIC, beat, find_coordinator
+from tests.streaming.secure_broker import make_certificate
 
-ATTEMPTS, RETRY = 200, 0.1
-"""How often to ask for a coordinator, and how many seconds lie between."""
 MEMBER = "kcjqdTIoQMuWKqjv0mmNEw"
 READ = 6 * 1_000_000_000
 """Nanoseconds after which a relay takes a response for read, and some more."""
@@ -51,14 +50,18 @@ SCRAM = "SCRAM-SHA-256"
 
 
 class StageBroker(EmbeddedBroker):
-    """A broker with two listeners more: SECURED, which asks for SASL, and LIFTED.
+    """A broker with three listeners more: SECURED asks for SASL, ENCRYPTED speaks TLS, and there is LIFTED.
 
-    Of both it tells clients another port, for a relay to stand there.
+    Of each it tells clients another port, for a relay to stand there. ENCRYPTED has the `certificate`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
         self.secured_port, self.secured_told, self.lifted_port, self.lifted_told = free_ports(4)
+        self.encrypted_port, self.encrypted_told = free_ports(2)
+        self.certificate, key = make_certificate(folder)
+        self._keystore = folder / "keystore.pem"
+        self._keystore.write_bytes(key.read_bytes() + self.certificate.read_bytes())
 
     def _write_settings(self) -> None:
         super()._write_settings()
@@ -70,15 +73,19 @@ class StageBroker(EmbeddedBroker):
         plain = f"WATCHED://{HOST}:{ports.watched},INTERNAL://{HOST}:{ports.internal}"
         listening = f"SECURED://{HOST}:{self.secured_port},LIFTED://{HOST}:{self.lifted_port}"
         told = f"SECURED://{HOST}:{self.secured_told},LIFTED://{HOST}:{self.lifted_told}"
+        listening += f",ENCRYPTED://{HOST}:{self.encrypted_port}"
+        told += f",ENCRYPTED://{HOST}:{self.encrypted_told}"
         plain_login = f"{security}.plain.PlainLoginModule"
         return f"""
 listeners={plain},CONTROLLER://{HOST}:{ports.controller},{listening}
 advertised.listeners={plain},{told}
-listener.security.protocol.map=WATCHED:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT,LIFTED:PLAINTEXT
+listener.security.protocol.map=WATCHED:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURED:SASL_PLAINTEXT,LIFTED:PLAINTEXT,ENCRYPTED:SSL
 listener.name.secured.sasl.enabled.mechanisms=PLAIN,{SCRAM}
 listener.name.secured.plain.sasl.jaas.config={plain_login} required user_{USER}="{PASSWORD}";
 listener.name.secured.{SCRAM.lower()}.sasl.jaas.config={security}.scram.ScramLoginModule required;
 listener.name.secured.plain.connections.max.reauth.ms={REAUTHENTICATION}
+listener.name.encrypted.ssl.keystore.type=PEM
+listener.name.encrypted.ssl.keystore.location={self._keystore}
 auto.create.topics.enable=true
 """
 
@@ -178,8 +185,8 @@ def found(examination: Examination) -> set[str]:
 def raised_stage(folder: Path) -> Iterator[Stage]:
     """Start the broker, its front and the clock."""
     clock = Clock()
-    with pytest.MonkeyPatch.context() as patch, StageBroker() as broker:
-        patch.setattr(relayed_connection, "time", SimpleNamespace(time_ns=clock.time_ns))
+    with pytest.MonkeyPatch.context() as patch, StageBroker(folder) as broker:
+        patch.setattr(relay, "time", SimpleNamespace(time_ns=clock.time_ns))
         prepare(broker)
         with Front(default_schemas(), (HOST, broker.ports.watched)) as front:
             yield Stage(broker, front, clock, folder)
@@ -195,15 +202,6 @@ def prepare(broker: EmbeddedBroker) -> None:
         for each in done.values():
             each.result()
     with InstanceClient(default_schemas(), (HOST, broker.ports.internal), "stage", ID_A) as client:
-        await_success(lambda: find_coordinator(client, 6)["coordinators"][0]["errorCode"])
-        await_success(lambda: beat(client, MEMBER, JOIN)["errorCode"])
+        assert await_success(lambda: find_coordinator(client, 6)["coordinators"][0]["errorCode"])
+        assert await_success(lambda: beat(client, MEMBER, JOIN)["errorCode"])
         beat(client, MEMBER, LEAVE)
-
-
-def await_success(ask: Callable[[], int]) -> None:
-    """Ask until there is no error; a coordinator takes its time when it is first asked for."""
-    for _ in range(ATTEMPTS):
-        if not ask():
-            return
-        time.sleep(RETRY)
-    raise TimeoutError("the stage has no coordinator")

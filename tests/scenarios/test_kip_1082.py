@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.demo.instance_client import InstanceClient
-from tests.scenarios.requests import HEARTBEATS, JOIN, LEAVE, beat, negotiate, send_without_reading
+from streaming.probe.client import InstanceClient
+from streaming.probe.requests import HEARTBEATS, JOIN, LEAVE, beat, negotiate, send_without_reading
 from tests.scenarios.stage import Stage, found
 
 pytestmark = pytest.mark.jvm

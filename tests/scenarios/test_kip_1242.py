@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.demo.instance_client import InstanceClient
-from tests.scenarios.requests import find_coordinator, negotiate
+from streaming.probe.client import InstanceClient
+from streaming.probe.requests import find_coordinator, negotiate
 from tests.scenarios.stage import Stage, found
 
 pytestmark = pytest.mark.jvm

@@ -10,13 +10,13 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.conversation.identifier import identifier_text
-from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES
+from expectations.identity.known_ranges import ENOUGH_CLOSES
 from streaming.broker.ports import HOST
 from streaming.demo.front import Front
-from streaming.demo.instance_client import InstanceClient
+from streaming.probe.client import InstanceClient
+from streaming.probe.requests import GROUP, TOPIC, find_coordinator, negotiate
 from tests.scenarios.lifted_client import LiftedClients
 from tests.scenarios.new_clients import run_new_clients
-from tests.scenarios.requests import GROUP, TOPIC, find_coordinator, negotiate
 from tests.scenarios.sasl import authenticate
 from tests.scenarios.stage import Stage, Watch, asked, found
 

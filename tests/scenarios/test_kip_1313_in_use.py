@@ -25,12 +25,11 @@ import pytest
 from decoders.schema.registry import default_schemas
 from streaming.broker.ports import HOST
 from streaming.check.examination import Examination, examine
-from streaming.demo.demo import SETTLE_RELAYED
+from streaming.demo.demo import SETTLE_RELAYED, offences_found, unplanted_violations
 from streaming.demo.front import Front
 from streaming.demo.offences import PlantedOffence
 from streaming.demo.road import PacketPipe
-from streaming.demo.verdict import offences_found, unplanted_violations
-from streaming.feeder.relay import Relay
+from streaming.record.relay import Relay
 from tests.e2e.planting import plant
 from tests.e2e.restarting_broker import RestartingBroker
 from tests.scenarios.lifted_client import LiftedClients
@@ -68,7 +67,7 @@ class Use:
 def use(tmp_path_factory: pytest.TempPathFactory) -> Use:
     capture = tmp_path_factory.mktemp("use") / "use.pcap"
     pipe, played, rounds = PacketPipe(capture.open("wb")), [], 0
-    with closing(pipe), UsedBroker() as broker:
+    with closing(pipe), UsedBroker(capture.parent) as broker:
         prepare(broker)
         with (
             Front(default_schemas(), (HOST, broker.lifted_port)) as front,

@@ -9,9 +9,9 @@ import pytest
 
 from decoders.schema.registry import Api, default_schemas
 from streaming.check.examination import Examination
-from streaming.demo.instance_client import InstanceClient
+from streaming.probe.client import InstanceClient
+from streaming.probe.requests import negotiate, send, send_as_version
 from tests.mutations.bodies import filled
-from tests.scenarios.requests import negotiate, send, send_as_version
 from tests.scenarios.stage import Stage
 
 pytestmark = pytest.mark.jvm
@@ -93,6 +93,20 @@ def test_what_is_not_listed_is_told(stage: Stage, advertised: list[tuple[Api, in
     told = told_of(stage.examine(watch), asked)
     refused = {"kip35/api-not-advertised", "kip35/version-refused"}
     assert all("kip35/api-not-advertised" in rules <= refused for rules in told.values()), told
+
+
+def test_a_removed_version_is_told_where_nobody_asks(stage: Stage) -> None:
+    """Kafka 4 closes upon Fetch v3, whose first bytes are those of version 4."""
+    with stage.watch(stage.old) as watch:
+        with watch.client() as client:
+            client.request("Metadata", {}, version=12)
+        for host, _ in zip(_hosts(), range(3), strict=False):
+            with watch.client(client_id="old", host=host) as client:
+                send_as_version(client, "Fetch", 4, 3)
+    findings = stage.examine(watch).findings
+    refused = [each for each in findings if each.rule == "kip35/version-refused"]
+    assert len(refused) == 3
+    assert {each.rule for each in findings} == {"kip35/version-refused", "wire/unknown-api"}
 
 
 def told_of(examination: Examination, asked: dict[str, tuple[str, int]]) -> dict[tuple[str, int], set[str]]:

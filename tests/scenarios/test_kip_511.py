@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.broker.ports import HOST
-from tests.scenarios.requests import find_coordinator, negotiate, send_as_version
+from streaming.probe.requests import find_coordinator, negotiate, send_as_version
 from tests.scenarios.sasl import authenticate
 from tests.scenarios.stage import Stage, found
 
@@ -60,4 +60,4 @@ def test_sasl_has_two_api_versions_and_the_second_names_the_software(stage: Stag
         client.request("Metadata", {}, version=13)
     examination = stage.examine(watch)
     assert found(examination) == set()
-    assert {client.client_software_name for client in examination.clients} == {"kipwatch-demo"}
+    assert {client.client_software_name for client in examination.clients} == {"kipwatch-probe"}

@@ -133,7 +133,7 @@ class SecureBroker(EmbeddedBroker):
         }
 
     def _admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.internal})
+        return AdminClient({"bootstrap.servers": self.internal, "log_level": 0})
 
     def _write_settings(self) -> None:
         super()._write_settings()

@@ -11,12 +11,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from decoders.schema.registry import default_schemas
 from decoders.tls import session
-from decoders.tls.cipher_suites import Aead, CipherSuite, cipher_suite
 from decoders.tls.handshake import TLS_1_3
+from decoders.tls.protection import Aead, CipherSuite, cipher_suite
 from streaming.check.examination import examine
+from streaming.probe.requests import TOPIC
 from tests.clients.releases import jars_of
 from tests.scenarios.new_clients import run_new_clients, trusting
-from tests.scenarios.requests import TOPIC
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import LiveFeeder, assert_same_requests, captures
 from tests.streaming.feeder.test_live import published

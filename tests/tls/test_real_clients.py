@@ -20,9 +20,9 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
 from streaming.check.examination import examine
 from streaming.commands.record import BOOTSTRAP_VARIABLE
+from streaming.probe.requests import TOPIC
 from streaming.settings.kafka_client import Setting, librdkafka_settings
 from tests.decoders.wire.conversation import api_versions, metadata, prefixed, request
-from tests.scenarios.requests import TOPIC
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.commands.ran import run_process
 from tests.streaming.feeder.live import LiveFeeder, assert_same_requests, captures

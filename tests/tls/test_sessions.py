@@ -13,13 +13,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from decoders.schema.registry import default_schemas
-from decoders.tls.receiver import Receiver
+from decoders.tls.session import Receiver
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
-from streaming.demo.tls_endpoint import DemoTls, TlsEndpoint
+from streaming.demo.loopback import DemoTls, TlsEndpoint
+from streaming.probe.requests import TOPIC
 from tests.decoders.wire.conversation import api_versions, prefixed
 from tests.scenarios.new_clients import run_new_clients, trusting
-from tests.scenarios.requests import TOPIC
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import LiveFeeder, assert_same_requests, captures
 from tests.streaming.feeder.test_live import published

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
-from decoders.wire.capture_file import read_capture
+from decoders.wire.pcap import read_capture
 from streaming.check.examination import records_of
 from streaming.feeder.key_log_files import read_key_logs
 

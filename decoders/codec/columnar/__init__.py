@@ -1,4 +1,4 @@
 """The columnar reader: batches of frames in, arrays out, compiled by numba.
 
-It runs the programs of `codec/program.py`, as the scalar reader does, and agrees with it on every frame.
+It runs the programs of `codec/program.py`, as the scalar reader does, with equal results for every frame.
 """

@@ -1,7 +1,7 @@
-"""Compiled: whether a request expects a response. Of a Produce, its acks decide.
+"""Compiled: whether a request expects a response: all do, except a Produce with acks 0.
 
-`codec/acknowledgement.py` is the scalar form and decides all cases. The layouts here are those of released
-versions; a Produce of any other version is undecided.
+It knows the layouts of released versions. A Produce of any other version is undecided and left to the scalar
+form, `expects_response` of `codec/request.py`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.frames import DecodedFrames
-from decoders.codec.columnar.head import REQUEST_LEAD
-from decoders.codec.columnar.memory import int16, wide
+from decoders.codec.columnar.frames import REQUEST_LEAD, DecodedFrames
 from decoders.codec.program import compile_message
 from decoders.compilation import compiled, inlined
+from decoders.memory import int16, wide
 from decoders.protocol import PRODUCE
 from decoders.schema.registry import Api, Schemas
 
 UNDECIDED: Final = -1
-"""Only the scalar form can decide, which may have to read the whole request."""
+"""Only the scalar form can decide; it may have to read the whole request."""
 UNKNOWN_LAYOUT: Final = 0
 PLAIN: Final = 1
 """acks follows the client ID and the transactional ID."""

@@ -1,209 +1,226 @@
-"""Writes the programs of all messages onto one tape, an array of integers that compiled code runs.
+"""Compiled: the tape, a program for every frame layout, and the state of the machine that runs it.
 
-`codec/columnar/tape_format.py` defines the rows. The fields of structs are written in place, so only arrays
-and tagged fields need a level. Neighbouring fields of fixed size share a SPAN, and an array notes the size
-of its elements if it is fixed: both are skipped in one step, unless a field in them is wanted.
+A tape is an array of int32 that holds rows of WIDTH cells, one row for each instruction. A row is named by
+the index of its first cell. `codec/columnar/reader.py` writes tapes, `codec/columnar/walk.py` runs them. The
+machine is at one row of the tape and at one position in the frame, and each operation moves both:
+
+| operation | moves the position past | continues with the row |
+|---|---|---|
+| SPAN | SIZE bytes: several unwanted fields of fixed size | NEXT; the next one if the frame ends before |
+| FIXED | SIZE bytes | the next one |
+| STRING, BYTES | a length and the content | the next one |
+| STRUCT | the marker of a nullable struct | the next one, its first field; NEXT if it is null |
+| ARRAY | the length, and unwanted elements of fixed size | the next one; NEXT if no element is left |
+| ARRAY_NEXT | nothing | NEXT, where elements begin, while any is LEFT; then the next one |
+| TAGS | the number of tags | the next one, a TAGS_NEXT; NEXT if there are none |
+| TAGS_NEXT | a tag and its size | the field's, as a TAG row says; NEXT once none is LEFT |
+| TAG_END | nothing; remarks on a size that is wrong | NEXT, the TAGS_NEXT |
+| HEADER_END | nothing; notes the header in the head | the next one |
+| END | nothing | none: the frame was read |
+
+The fields of a SPAN follow it as FIXED rows: if the frame ends before they do, the run fails at the one that
+is truncated. TAG rows follow their TAGS_NEXT and are never run: each names the row (NEXT) at which the field
+of a tag begins, or FOREIGN. The content of an unknown tag is skipped. A failure moves the position to FAILED,
+which ends the run. Nesting needs no stack that grows: each array and each tag section has a LEVEL, known when
+the tape is written, at which it keeps its counters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from decoders.codec.columnar import head, tape_format
-from decoders.codec.columnar.projection import LENGTH
-from decoders.codec.header_layout import layout_of
-from decoders.codec.program import NUMBERS, FieldKind, Instruction, Program
-from decoders.schema.header_versions import Layout
+from decoders.codec.columnar.frames import NO_FAILURE, NO_LAYOUT
+from decoders.compilation import inlined, outlined
 
-_SIZES: Final = {kind: layout.size for kind, layout in NUMBERS.items()} | {FieldKind.UUID: 16}
-_FLAGS: Final = {
-    FieldKind.INT8: tape_format.SIGNED,
-    FieldKind.INT16: tape_format.SIGNED,
-    FieldKind.INT32: tape_format.SIGNED,
-    FieldKind.UUID: tape_format.PLACE,
-}
-_LEAD_PATHS: Final = ("", "header.requestApiKey", "header.requestApiVersion", "header.correlationId")
-"""Compiled code refers to these by number."""
-_LAYOUTS: Final = {
-    None: head.NO_LAYOUT,
-    Layout.PLAIN: head.PLAIN_LAYOUT,
-    Layout.TAGGED: head.TAGGED_LAYOUT,
-}
+# The cells of a row; one is unused, so that rows are aligned.
+OPERATION: Final = 0
+PATH: Final = 1
+"""The number of the field's path."""
+COLUMN: Final = 2
+"""The number of the column that wants the field, or UNWANTED, CLIENT_ID or INSTANCE_ID."""
+SIZE: Final = 3
+"""In bytes, of a field or an element. Of a TAGS_NEXT the number of its TAG rows, of a TAG the tag, of a
+HEADER_END the header version, whose layout is in FLAGS."""
+NEXT: Final = 4
+"""The row to continue with if the rows between are skipped."""
+FLAGS: Final = 5
+LEVEL: Final = 6
+WIDTH: Final = 8
 
-Wanted = Mapping[str, int]
-"""Paths of a message → the columns that want them."""
+UNWANTED: Final = -1
+CLIENT_ID: Final = -2
+INSTANCE_ID: Final = -3
 
-_HEADER_WANTED: Final = {
-    "header.clientId": tape_format.CLIENT_ID,
-    "header.clientInstanceId": tape_format.INSTANCE_ID,
-}
+# The operations.
+SPAN: Final = 0
+FIXED: Final = 1
+STRING: Final = 2
+BYTES: Final = 3
+STRUCT: Final = 4
+ARRAY: Final = 5
+ARRAY_NEXT: Final = 6
+TAGS: Final = 7
+TAGS_NEXT: Final = 8
+TAG: Final = 9
+TAG_END: Final = 10
+HEADER_END: Final = 11
+END: Final = 12
+
+# The flags.
+COMPACT: Final = 1
+NULLABLE: Final = 2
+SIGNED: Final = 4
+PLACE: Final = 8
+"""The place of the bytes is wanted instead of their value, as of a UUID."""
+TAGGED: Final = 16
+
+VARIABLE: Final = -1
+"""The SIZE of an array whose elements are read one by one."""
+FOREIGN: Final = 0
+"""The NEXT of a TAG that the version does not have: no field is at row 0, because a frame begins there."""
+
+# The tables of entries: the first row of a frame, by API key and version.
+REQUESTS: Final = 0
+RESPONSES: Final = 1
+RIVALS: Final = 2
+"""For versions that only the KIP-1313 overlay has: header 2 with the request of the version before."""
+TAGGED_REQUESTS: Final = 3
+"""For the same versions: header 3 in its tagged layout."""
+HEADERS: Final = 4
+"""For versions that earlier releases had: the request header alone."""
+TABLES: Final = 5
+NOWHERE: Final = -1
+"""The tape has no row for the API and version."""
+
+# The elements of `counts`.
+FOUND: Final = 0
+REMARKS: Final = 1
+
+# The columns of `counters`.
+LEFT: Final = 0
+"""Elements or tags that are not yet read."""
+LAST_TAG: Final = 1
+FIELD_BEGIN: Final = 2
+FIELD_END: Final = 3
+"""The beginning and the stated end of a tagged field."""
+COUNTERS: Final = 4
+
+FAILED: Final = -1
+"""A position: the rest of the frame cannot be read."""
 
 
-class Tape:
-    """A tape that is being written. `paths` are the paths of fields by number, `levels` counts the levels."""
+class Machine(NamedTuple):
+    """The arrays that a tape is run with.
 
-    def __init__(self) -> None:
-        self.levels = 1
-        self._rows: list[list[int]] = []
-        self._paths = {path: number for number, path in enumerate(_LEAD_PATHS)}
-        self._span: list[list[int]] = []
+    `head` (HEAD) belongs to the frame that is being read. `found` and `remarks` (int64, four columns) get a
+    row for each wanted value and each remark, see `DecodedFrames`. `counts` (int64) says how many rows each
+    of the two has, or would have if there were room. `counters` (int64) has a row for each level of nesting.
+    """
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return tuple(self._paths)
+    tape: Any
+    data: Any
+    head: Any
+    found: Any
+    remarks: Any
+    counts: Any
+    counters: Any
 
-    def rows(self) -> npt.NDArray[np.int32]:
-        """Return the rows written so far, as one array of int32 with WIDTH cells for each."""
-        rows = np.array(self._rows, np.int32)
-        rows[:, tape_format.NEXT] *= tape_format.WIDTH
-        return rows.reshape(-1)
 
-    def write_frame(self, header_version: int, header: Program, body: Program | None, wanted: Wanted) -> int:
-        """Write the layout of a frame, or of its header alone, after its lead; return its first row."""
-        entry = self._here()
-        self._struct(_without_lead(header), _HEADER_WANTED, 0)
-        self._write(tape_format.HEADER_END, size=header_version, flags=_LAYOUTS[layout_of(header)])
-        if body is not None:
-            self._struct(body, wanted, 0)
-        self._write(tape_format.END)
-        return entry * tape_format.WIDTH
+class FrameSpan(NamedTuple):
+    """One frame: its number in the batch, its bounds in the data, and whether its tail is missing."""
 
-    def _here(self) -> int:
-        """Write the pending span; return the number of the next row."""
-        span, self._span = self._span, []
-        if len(span) > 1:
-            size = sum(row[tape_format.SIZE] for row in span)
-            after = len(self._rows) + 1 + len(span)
-            self._rows.append(_row(tape_format.SPAN, size=size, after=after))
-        self._rows += span
-        return len(self._rows)
+    number: int
+    begin: int
+    end: int
+    is_cut: bool
 
-    def _write(self, operation: int, path: str | None = None, **columns: int) -> int:
-        number = self._here()
-        self._rows.append(_row(operation, path=self._path(path), **columns))
-        return number
 
-    def _path(self, path: str | None) -> int:
-        return -1 if path is None else self._paths.setdefault(path, len(self._paths))
+@inlined
+def entry_of(entries: Any, table: int, key: int, version: int) -> Any:
+    """Look up the first row of a frame, or NOWHERE."""
+    if key < 0 or version < 0 or key >= entries.shape[1] or version >= entries.shape[2]:
+        return NOWHERE
+    return np.int64(entries[table, key, version])
 
-    def _struct(self, program: Program, wanted: Wanted, level: int) -> None:
-        self.levels = max(self.levels, level + 1)
-        for instruction in program.fields:
-            self._field(instruction, wanted, level)
-        if program.flexible:
-            self._tags(program, wanted, level)
 
-    def _field(self, instruction: Instruction, wanted: Wanted, level: int) -> None:
-        if instruction.kind in _SIZES:
-            self._fixed(instruction, wanted)
-        elif instruction.kind is FieldKind.STRUCT:
-            self._nested(instruction, wanted, level)
-        elif instruction.kind is FieldKind.ARRAY:
-            self._array(instruction, wanted, level)
-        else:
-            operation = tape_format.STRING if instruction.kind is FieldKind.STRING else tape_format.BYTES
-            self._write(
-                operation, instruction.path, column=_column(instruction, wanted), flags=_flags(instruction)
-            )
+@inlined
+def cell(tape: Any, row: int, column: int) -> Any:
+    """Return a cell of a row. The index is unsigned: that spares numba's check for a negative one."""
+    return tape[np.uint64(row + column)]
 
-    def _fixed(self, instruction: Instruction, wanted: Wanted) -> None:
-        row = _row(
-            tape_format.FIXED,
-            path=self._path(instruction.path),
-            size=_SIZES[instruction.kind],
-            column=_column(instruction, wanted),
-            flags=_FLAGS.get(instruction.kind, 0) | _flags(instruction),
-        )
-        if row[tape_format.COLUMN] == tape_format.UNWANTED:
-            self._span.append(row)
-        else:
-            self._here()
-            self._rows.append(row)
 
-    def _nested(self, instruction: Instruction, wanted: Wanted, level: int) -> None:
-        assert instruction.program is not None
-        if not instruction.nullable:
-            self._struct(instruction.program, wanted, level)
+@outlined
+def fail(machine: Machine, frame: FrameSpan, reason: int, path: int, position: int) -> int:
+    """Record the reason and the place of a failure in the head; return FAILED."""
+    head = machine.head
+    head.failure_reason = reason
+    head.failure_path = path
+    head.failure_offset = position - frame.begin
+    return FAILED
+
+
+@inlined
+def clear_failure(head: Any) -> None:
+    head.failure_reason = NO_FAILURE
+    head.failure_path = -1
+    head.failure_offset = -1
+
+
+@outlined
+def remark(machine: Machine, frame: FrameSpan, oddity: int, path: int, position: int) -> None:
+    """Record an oddity, once for each path of a frame. Without room, it is only counted."""
+    remarks, count = machine.remarks, machine.counts[REMARKS]
+    at = min(count, len(remarks)) - 1
+    while at >= 0 and remarks[at, 0] == frame.number:
+        if remarks[at, 1] == oddity and remarks[at, 2] == path:
             return
-        marker = self._write(tape_format.STRUCT, instruction.path, flags=_flags(instruction))
-        self._struct(instruction.program, wanted, level)
-        self._rows[marker][tape_format.NEXT] = self._here()
-
-    def _array(self, instruction: Instruction, wanted: Wanted, level: int) -> None:
-        assert instruction.element is not None
-        self.levels = max(self.levels, level + 1)
-        array = self._write(
-            tape_format.ARRAY,
-            instruction.path,
-            column=wanted.get(instruction.path + LENGTH, tape_format.UNWANTED),
-            flags=_flags(instruction),
-            level=level,
-        )
-        first = self._here()
-        self._field(instruction.element, wanted, level + 1)
-        self._rows[array][tape_format.SIZE] = self._fixed_size(first, self._here())
-        self._write(tape_format.ARRAY_NEXT, level=level, after=first)
-        self._rows[array][tape_format.NEXT] = self._here()
-
-    def _fixed_size(self, first: int, end: int) -> int:
-        """Return how many bytes some rows read; VARIABLE if that differs or one of them is wanted."""
-        rows = [row for row in self._rows[first:end] if row[tape_format.OPERATION] != tape_format.SPAN]
-        is_fixed = all(row[tape_format.OPERATION] == tape_format.FIXED for row in rows)
-        if is_fixed and all(row[tape_format.COLUMN] < 0 for row in rows):
-            return sum(row[tape_format.SIZE] for row in rows)
-        return tape_format.VARIABLE
-
-    def _tags(self, program: Program, wanted: Wanted, level: int) -> None:
-        known = len(program.tagged) + len(program.foreign_tags)
-        section = self._write(tape_format.TAGS, program.tags_path, level=level)
-        following = self._write(tape_format.TAGS_NEXT, program.tags_path, level=level, size=known)
-        for tag in program.foreign_tags:
-            self._write(tape_format.TAG, size=tag, after=tape_format.FOREIGN)
-        entries = {tag: self._write(tape_format.TAG, size=tag) for tag in program.tagged}
-        for tag, instruction in program.tagged.items():
-            self._rows[entries[tag]][tape_format.NEXT] = self._here()
-            self._field(instruction, wanted, level + 1)
-            self._write(tape_format.TAG_END, instruction.path, level=level, after=following)
-        self._rows[section][tape_format.NEXT] = self._rows[following][tape_format.NEXT] = self._here()
+        at -= 1
+    if count < len(remarks):
+        remarks[count, 0] = frame.number
+        remarks[count, 1] = oddity
+        remarks[count, 2] = path
+        remarks[count, 3] = position - frame.begin
+    machine.counts[REMARKS] = count + 1
 
 
-def _without_lead(header: Program) -> Program:
-    return replace(header, fields=tuple(field for field in header.fields if field.path not in _LEAD_PATHS))
+@inlined
+def note_value(machine: Machine, frame: FrameSpan, column: int, value: int, length: int) -> None:
+    """Record a wanted field: its place, or its value and 0. Without room, it is only counted."""
+    if column == CLIENT_ID:
+        machine.head.client_id_begin = value
+        machine.head.client_id_length = length
+    elif column == INSTANCE_ID:
+        machine.head.client_instance_id_begin = value
+    else:
+        found, count = machine.found, machine.counts[FOUND]
+        if count < len(found):
+            found[count, 0] = frame.number
+            found[count, 1] = column
+            found[count, 2] = value
+            found[count, 3] = length
+        machine.counts[FOUND] = count + 1
 
 
-def _row(
-    operation: int,
-    *,
-    path: int = -1,
-    column: int = tape_format.UNWANTED,
-    size: int = 0,
-    after: int = 0,
-    flags: int = 0,
-    level: int = 0,
-) -> list[int]:
-    row = [0] * tape_format.WIDTH
-    row[tape_format.OPERATION] = operation
-    row[tape_format.PATH] = path
-    row[tape_format.COLUMN] = column
-    row[tape_format.SIZE] = size
-    row[tape_format.NEXT] = after
-    row[tape_format.FLAGS] = flags
-    row[tape_format.LEVEL] = level
-    return row
+@inlined
+def clear(head: Any) -> None:
+    """Clear all of a head that a tape writes."""
+    head.client_id_begin = -1
+    head.client_id_length = -1
+    head.client_instance_id_begin = -1
+    head.body_version = -1
+    head.header_version = -1
+    head.layout = NO_LAYOUT
+    head.has_unknown_header_tags = False
+    head.has_odd_header = False
+    head.has_body = False
+    clear_failure(head)
 
 
-def _column(instruction: Instruction, wanted: Wanted) -> int:
-    return wanted.get(instruction.path, tape_format.UNWANTED)
-
-
-def _flags(instruction: Instruction) -> int:
-    return (
-        tape_format.COMPACT * instruction.compact
-        | tape_format.NULLABLE * instruction.nullable
-        | tape_format.TAGGED * (instruction.tag is not None)
-    )
+@inlined
+def discard(machine: Machine, found: int, remarks: int) -> None:
+    """Undo a reading: clear the head, and drop all rows beyond these counts."""
+    clear(machine.head)
+    machine.counts[FOUND] = found
+    machine.counts[REMARKS] = remarks

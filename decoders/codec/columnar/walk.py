@@ -1,65 +1,82 @@
-"""Compiled: a tape run over one frame, header and body, to its last byte or to the failure."""
+"""Compiled: runs the tape over one frame, header and body, to its last byte or to the failure.
+
+`codec/reader.py` defines what is read and refused, which remarks are made, and in which order. Each length or
+count in a frame is checked against the bytes that are there, so nothing outside a frame is read.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from decoders.codec.columnar.fields import begin_array, read_fixed, read_struct_marker
-from decoders.codec.columnar.head import (
+from decoders.codec.columnar.frames import (
     FRAME_PATH,
     INVALID_LENGTH,
     INVALID_TAG,
+    INVALID_UTF8,
+    INVALID_VARINT,
+    NEGATIVE_LENGTH,
+    NULL_NOT_ALLOWED,
+    OVERLONG_VARINT,
     TAG_ORDER,
     TAG_SIZE_MISMATCH,
     TRAILING_BYTES,
     TRUNCATED,
 )
-from decoders.codec.columnar.machine import (
-    FAILED,
-    FIELD_BEGIN,
-    FIELD_END,
-    FOUND,
-    LAST_TAG,
-    LEFT,
-    REMARKS,
-    FrameSpan,
-    Machine,
-    cell,
-    clear_failure,
-    fail,
-    remark,
-)
-from decoders.codec.columnar.memory import wide
-from decoders.codec.columnar.strings import read_content, read_varint
-from decoders.codec.columnar.tape_format import (
+from decoders.codec.columnar.tape import (
     ARRAY,
     ARRAY_NEXT,
     BYTES,
+    COLUMN,
+    COMPACT,
+    FAILED,
+    FIELD_BEGIN,
+    FIELD_END,
     FIXED,
     FLAGS,
     FOREIGN,
+    FOUND,
     HEADER_END,
+    INSTANCE_ID,
+    LAST_TAG,
+    LEFT,
     LEVEL,
     NEXT,
+    NULLABLE,
     OPERATION,
     PATH,
+    PLACE,
+    REMARKS,
+    SIGNED,
     SIZE,
     SPAN,
     STRING,
     STRUCT,
     TAG_END,
+    TAGGED,
     TAGS,
     TAGS_NEXT,
+    UNWANTED,
+    VARIABLE,
     WIDTH,
+    FrameSpan,
+    Machine,
+    cell,
+    clear_failure,
+    fail,
+    note_value,
+    remark,
 )
 from decoders.compilation import inlined, outlined
+from decoders.memory import int16, int32, int64, is_zero, wide
+
+_HIGHEST_STRING_LENGTH: Final = 0x7FFF
 
 
 @inlined
 def read_frame(machine: Machine, frame: FrameSpan, lead: int, entry: int) -> bool:
-    """Read what follows the lead of a frame, as `codec/reading.py` does.
+    """Read what follows the lead of a frame, as `read_frame` of `codec/reader.py` does.
 
     Returns whether the frame was read to its last byte.
     """
@@ -91,21 +108,21 @@ def _walk(machine: Machine, frame: FrameSpan, begin: int, entry: int) -> int:  #
             else:
                 row += WIDTH
         elif operation in (STRING, BYTES):
-            position = read_content(machine, frame, position, row)
+            position = _read_content(machine, frame, position, row)
             row += WIDTH
         elif operation == TAGS:
             position, row = _begin_tags(machine, frame, position, row)
         elif operation == FIXED:
-            position = read_fixed(machine, frame, position, row)
+            position = _read_fixed(machine, frame, position, row)
             row += WIDTH
         elif operation == ARRAY:
-            position, row = begin_array(machine, frame, position, row)
+            position, row = _begin_array(machine, frame, position, row)
         elif operation == ARRAY_NEXT:
             level = cell(tape, row, LEVEL)
             counters[level, LEFT] -= 1
             row = wide(cell(tape, row, NEXT)) if counters[level, LEFT] > 0 else row + WIDTH
         elif operation == STRUCT:
-            is_present, position = read_struct_marker(machine, frame, position, row)
+            is_present, position = _read_struct_marker(machine, frame, position, row)
             row = row + WIDTH if is_present else wide(cell(tape, row, NEXT))
         elif operation == TAGS_NEXT:
             position, row = _read_tag(machine, frame, position, row)
@@ -138,7 +155,7 @@ def _begin_tags(machine: Machine, frame: FrameSpan, position: int, row: int) -> 
     if position < frame.end and machine.data[np.uint64(position)] == 0:
         return position + 1, after
     start, path = position, cell(machine.tape, row, PATH)
-    count, position = read_varint(machine, frame, position, path)
+    count, position = _read_varint(machine, frame, position, path)
     if position == FAILED or count == 0:
         return position, after
     if count < 0:
@@ -153,16 +170,16 @@ def _begin_tags(machine: Machine, frame: FrameSpan, position: int, row: int) -> 
 def _read_tag(  # noqa: PLR0911 - several outcomes
     machine: Machine, frame: FrameSpan, position: int, row: int
 ) -> Any:
-    """Read a tag; skip its field if the schema does not know it, else continue with the field's row."""
+    """Read a tag and its size; skip an unknown tag's content, else continue with the row of its field."""
     tape, counters = machine.tape, machine.counters
     level, path, start = cell(tape, row, LEVEL), cell(tape, row, PATH), position
     if counters[level, LEFT] == 0:
         return position, wide(cell(tape, row, NEXT))
     counters[level, LEFT] -= 1
-    tag, position = read_varint(machine, frame, position, path)
+    tag, position = _read_varint(machine, frame, position, path)
     if position == FAILED:
         return position, row
-    size, position = read_varint(machine, frame, position, path)
+    size, position = _read_varint(machine, frame, position, path)
     if position == FAILED:
         return position, row
     if tag <= counters[level, LAST_TAG]:
@@ -184,3 +201,177 @@ def _read_tag(  # noqa: PLR0911 - several outcomes
     counters[level, FIELD_BEGIN] = position
     counters[level, FIELD_END] = position + size
     return position, wide(cell(tape, entry, NEXT))
+
+
+@inlined
+def _number(data: Any, position: int, size: int, is_signed: int) -> Any:
+    if size == 1:
+        value = wide(data[np.uint64(position)])
+    elif size == 2:
+        value = wide(int16(data, position))
+    elif size == 4:
+        value = wide(int32(data, position))
+    else:
+        return int64(data, position)
+    unused = 64 - 8 * size
+    return (value << unused) >> unused if is_signed else value & ((1 << 8 * size) - 1)
+
+
+@inlined
+def _read_fixed(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
+    """Read a field of fixed size; return the position after it, or FAILED."""
+    size = wide(cell(machine.tape, row, SIZE))
+    if frame.end - position < size:
+        return fail(machine, frame, TRUNCATED, cell(machine.tape, row, PATH), position)
+    column, flags = cell(machine.tape, row, COLUMN), cell(machine.tape, row, FLAGS)
+    if column == UNWANTED:
+        return position + size
+    if flags & PLACE:
+        # A tagged field with its default value counts as absent.
+        is_present = column != INSTANCE_ID or not flags & TAGGED or not is_zero(machine.data, position)
+        note_value(machine, frame, column, position if is_present else -1, size)
+        return position + size
+    note_value(machine, frame, column, _number(machine.data, position, size, flags & SIGNED), 0)
+    return position + size
+
+
+@inlined
+def _begin_array(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
+    """Begin an array; return the position of its first element, or FAILED, and the row to continue with."""
+    tape, start = machine.tape, position
+    length, position = _read_length(machine, frame, position, row, 4)
+    after, column = wide(cell(tape, row, NEXT)), cell(tape, row, COLUMN)
+    if column != UNWANTED and position != FAILED:
+        note_value(machine, frame, column, length, 0)
+    if position == FAILED or length <= 0:
+        return position, after
+    # Kafka refuses an array with more elements than bytes are left, whatever the size of an element.
+    if length > frame.end - position:
+        return fail(machine, frame, TRUNCATED, cell(tape, row, PATH), start), after
+    size = wide(cell(tape, row, SIZE))
+    if size != VARIABLE and length * size <= frame.end - position:
+        return position + length * size, after
+    machine.counters[cell(tape, row, LEVEL), 0] = length
+    return position, row + WIDTH
+
+
+@inlined
+def _read_struct_marker(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
+    """Read the marker of a nullable struct: a signed byte, or a varint in a tagged field.
+
+    Returns whether the struct is present, and the position after the marker, or FAILED.
+    """
+    path = cell(machine.tape, row, PATH)
+    if cell(machine.tape, row, FLAGS) & TAGGED:
+        marker, position = _read_varint(machine, frame, position, path)
+        return marker > 0, position
+    if position >= frame.end:
+        return False, fail(machine, frame, TRUNCATED, path, position)
+    return machine.data[np.uint64(position)] < 0x80, position + 1
+
+
+@outlined
+def _read_long_varint(machine: Machine, frame: FrameSpan, position: int, path: int) -> Any:
+    data, value = machine.data, np.uint64(0)
+    available = min(frame.end - position, 5)
+    for offset in range(available):
+        byte = data[np.uint64(position + offset)]
+        value |= np.uint64(byte & 0x7F) << np.uint64(7 * offset)
+        if byte < 0x80:
+            if byte == 0 or value > np.uint64(0xFFFFFFFF):
+                remark(machine, frame, OVERLONG_VARINT, path, position)
+            return np.int32(value), position + offset + 1
+    reason = INVALID_VARINT if available == 5 else TRUNCATED
+    return np.int32(0), fail(machine, frame, reason, path, position)
+
+
+@inlined
+def _read_varint(machine: Machine, frame: FrameSpan, position: int, path: int) -> Any:
+    """Read an unsigned varint as int32; return it and the position after it, or FAILED."""
+    if position < frame.end and machine.data[np.uint64(position)] < 0x80:
+        return np.int32(machine.data[np.uint64(position)]), position + 1
+    return _read_long_varint(machine, frame, position, path)
+
+
+@inlined
+def _read_length(machine: Machine, frame: FrameSpan, position: int, row: int, width: int) -> Any:
+    """Read a length, -1 for a null that is allowed; return it and the position after it, or FAILED."""
+    start, path, flags = position, cell(machine.tape, row, PATH), cell(machine.tape, row, FLAGS)
+    if flags & COMPACT:
+        value, position = _read_varint(machine, frame, position, path)
+        if position == FAILED:
+            return wide(0), position
+        length = wide(np.int32(value - 1))
+    else:
+        if frame.end - position < width:
+            return wide(0), fail(machine, frame, TRUNCATED, path, start)
+        data = machine.data
+        length = wide(int16(data, position)) if width == 2 else wide(int32(data, position))
+        position += width
+    if length < 0:
+        if not flags & NULLABLE:
+            return length, fail(machine, frame, NULL_NOT_ALLOWED, path, start)
+        if length < -1:
+            remark(machine, frame, NEGATIVE_LENGTH, path, start)
+        length = wide(-1)
+    return length, position
+
+
+@inlined
+def _read_content(machine: Machine, frame: FrameSpan, position: int, row: int) -> Any:
+    """Read a string, bytes or records; return the position after them, or FAILED."""
+    tape, start = machine.tape, position
+    is_string = cell(tape, row, OPERATION) == STRING
+    length, position = _read_length(machine, frame, position, row, 2 if is_string else 4)
+    if position == FAILED or length < 0:
+        return position
+    if is_string and length > _HIGHEST_STRING_LENGTH:
+        return fail(machine, frame, INVALID_LENGTH, cell(tape, row, PATH), start)
+    if length > frame.end - position:
+        return fail(machine, frame, TRUNCATED, cell(tape, row, PATH), start)
+    after, data = position + length, machine.data
+    if is_string and not _is_ascii(data, position, after) and not _is_utf8(data, position, after):
+        remark(machine, frame, INVALID_UTF8, cell(tape, row, PATH), start)
+    if cell(tape, row, COLUMN) != UNWANTED:
+        note_value(machine, frame, cell(tape, row, COLUMN), position, length)
+    return after
+
+
+@inlined
+def _is_ascii(data: Any, begin: int, end: int) -> Any:
+    """Test eight bytes at a time. The last load may reach past `end`; what it reads there is shifted out."""
+    at, seen = begin, np.uint64(0)
+    while end - at >= 8:
+        seen |= np.uint64(int64(data, at))
+        at += 8
+    if at < end and at + 8 <= len(data):
+        seen |= np.uint64(int64(data, at)) >> np.uint64(8 * (at + 8 - end))
+    else:
+        while at < end:
+            seen |= np.uint64(data[np.uint64(at)])
+            at += 1
+    return seen & np.uint64(0x8080808080808080) == 0
+
+
+@outlined
+def _is_utf8(data: Any, begin: int, end: int) -> bool:
+    """Return whether bytes are UTF-8 as Python decodes it: no surrogates, no overlong forms."""
+    at = begin
+    while at < end:
+        lead = data[np.uint64(at)]
+        at += 1
+        if lead < 0x80:
+            continue
+        more = 1 + (lead >= 0xE0) + (lead >= 0xF0)
+        if lead < 0xC2 or lead > 0xF4 or end - at < more:
+            return False
+        second = data[np.uint64(at)]
+        lowest = 0xA0 if lead == 0xE0 else 0x90 if lead == 0xF0 else 0x80
+        highest = 0x9F if lead == 0xED else 0x8F if lead == 0xF4 else 0xBF
+        if second < lowest or second > highest:
+            return False
+        for offset in range(1, more):
+            if data[np.uint64(at + offset)] & 0xC0 != 0x80:
+                return False
+        at += more
+    return True

@@ -1,10 +1,10 @@
 """The block: one record of the frames topic, which holds the frames of many connections as columns.
 
-A block is an Arrow IPC stream with one record batch, whose buffers are compressed by Arrow with lz4, so
-pyarrow, polars and DuckDB read it as it is. Each row is a frame or an event of a connection, in order.
-Columns are named and mean as the fields of `Record`, but for numbers that rise from row to row: those are
-told as steps from the row before, since lz4 finds nothing to repeat in them. What rows repeat is told once,
-in dictionaries: a connection's ID with its client, and servers, clusters and feeders apart from them, because
+A block is an Arrow IPC stream with one record batch, whose buffers Arrow compresses with lz4, so pyarrow,
+polars and DuckDB read it. Each row is a frame or an event of a connection, in order. Columns have the names
+and meanings of the fields of `Record`, with two exceptions. Numbers that rise from row to row are stored as
+steps from the row before, in which lz4 finds repetitions. Values that many rows share are stored once, in
+dictionaries: a connection's ID with its client in one, servers, clusters and feeders in others, because
 offsets of strings beside each connection would take more bytes than the strings. The schema's metadata names
 the version of this format.
 """
@@ -18,6 +18,8 @@ import pyarrow as pa
 FORMAT_VERSION: Final = 2
 VERSION_HEADER: Final = "kipwatch-block"
 """Header of the Kafka record, and key of the schema's metadata: the version in decimal digits."""
+SCHEMAS_KEY: Final = "kipwatch-schemas"
+"""Key of the schema's metadata: the digest of the Kafka schemas by which the feeder read the frames."""
 FRAMES_HEADER: Final = "kipwatch-frames"
 """Header of the Kafka record: the number of rows in decimal digits."""
 MOST_FRAMES: Final = 4_096
@@ -53,10 +55,10 @@ COLUMNS: Final = {
     "true_length": pa.int64(),
     "frame": pa.binary(),
 }
-"""The columns of a block by name. Numbers of kinds and the like are those of enumerations in `record.py`.
+"""The columns of a block by name. Kinds and the like are numbers of the enumerations in `record.py`.
 
-`sequence_step` and `position_step` are what `sequence` and `position` have gained since the row before, in
-the first row all of it. `paired_distance` is `sequence - paired_sequence`, 0 if there is no paired record.
+`sequence_step` and `position_step` are the differences of `sequence` and `position` to the row before, in the
+first row their values. `paired_distance` is `sequence - paired_sequence`, 0 if there is no paired record.
 """
 SCHEMA: Final = pa.schema(
     [pa.field(name, type_, nullable=False) for name, type_ in COLUMNS.items()],
@@ -75,11 +77,11 @@ OF_FRAMES: Final = {
     "position": "positions",
     "true_length": "true_lengths",
 }
-"""The fields of a record that differ by frame, with their names in `FrameColumns`."""
+"""The fields of a record that are a frame's own, not its connection's, with their names in `FrameColumns`."""
 
 
 class BlockError(ValueError):
-    """Bytes that are not a block of this format; the message is one line."""
+    """The bytes are no block of this format. The message is one line."""
 
 
 def headers_of(rows: int) -> list[tuple[str, bytes]]:

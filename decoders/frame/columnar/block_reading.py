@@ -1,4 +1,9 @@
-"""Blocks → batches of frames, as columns."""
+"""Blocks → batches of frames, as columns.
+
+A batch numbers its connections by their IDs, and has one identity for each: client, server, cluster, feeder
+and run, as the first block states them. Rows that are ordinary requests and responses of that identity become
+frames in columns. All other rows become records, the batch's events.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.block import (
-    OF_FRAMES,
-    BlockError,
-)
+from decoders.frame.columnar.block import OF_FRAMES, BlockError
 from decoders.frame.columnar.block_columns import SHARED, BlockColumns, read_columns
 from decoders.frame.record import (
     Closing,
@@ -33,9 +35,9 @@ from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
 MOST_OPENINGS: Final = 100_000
 """How many identities of connections a reader remembers."""
-MOST_ROWS: Final = 500_000
-MOST_BYTES: Final = 128 * 1024 * 1024
-"""From how many rows or bytes of frames on a batch is complete, so that its size is bounded."""
+ENOUGH_ROWS: Final = 500_000
+ENOUGH_BYTES: Final = 128 * 1024 * 1024
+"""A batch with so many rows or bytes of frames takes no further block, so that its size is bounded."""
 _PORTS: Final = range(1 << 16)
 _FIELDS: Final = tuple(each.name for each in fields(Record))
 _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
@@ -45,20 +47,20 @@ _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
     "closing": {int(each): each for each in Closing},
     "flags": {number: Flag(number) for number in range(1 << 8)},
 }
-"""What numbers of a column mean: to ask a dictionary is faster than to ask the enumeration."""
+"""Members by their numbers: a look-up in a dictionary is faster than one in an enumeration."""
 _Integers = NDArray[np.int64]
 _Shared = tuple[str, str, str, int]
 """Server, cluster, feeder and run."""
 _Identity = tuple[str, _Shared]
-"""The client, and what it shares with others."""
+"""The client, and all that other connections may share."""
 
 
-class Opened(NamedTuple):
-    """Blocks as one batch. Every record that is not an ordinary request or response is an event.
+class BlockBatch(NamedTuple):
+    """Several blocks as one batch, and the values that are no blocks.
 
-    `blocks` and `rows` (int64) give the number of the block, among those read, and the row in it of each
-    record: of the frames, then of the events. `refused` has a line for each number that was no block, and
-    `size` counts the numbers, blocks or not.
+    `blocks` and `rows` (int64) locate each record, frames first and then events: the number of its value
+    among those read, and its row in that block. `refused` has a line for each value that is no block, by the
+    value's number. `size` counts the values, blocks or not.
     """
 
     batch: FrameBatch
@@ -71,24 +73,34 @@ class Opened(NamedTuple):
 class BlockReader:
     """Reads blocks. It remembers connections from one call to the next. Not for several threads at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, schemas: str = "") -> None:
+        """`schemas` is the digest of the reader's: what a feeder read by others proves nothing."""
+        self._schemas = schemas
         self._known: dict[bytes, tuple[_Identity, Record]] = {}
 
-    def read(self, values: Iterable[pa.Buffer | bytes | None], enough: int = MOST_ROWS) -> Iterator[Opened]:
+    def read(
+        self, values: Iterable[pa.Buffer | bytes | None], enough: int = ENOUGH_ROWS
+    ) -> Iterator[BlockBatch]:
         """Read the values of topic records. Yields batches of at least `enough` rows; the last may be empty.
 
-        A batch of MOST_BYTES has enough, too. Values that are no block are refused; that raises nothing.
+        A batch of ENOUGH_BYTES is complete, too. A value that is no block is refused, and raises nothing.
         """
         gathering = self._gathering()
         for number, value in enumerate(values):
-            if gathering.rows >= enough or gathering.size >= MOST_BYTES:
+            if gathering.rows >= enough or gathering.size >= ENOUGH_BYTES:
                 yield gathering.opened()
                 gathering = self._gathering()
             try:
-                gathering.add(number, read_columns(value or b""))
+                gathering.add(number, self._trusted(read_columns(value or b"")))
             except BlockError as error:
                 gathering.refused[number] = str(error)
         yield gathering.opened()
+
+    def _trusted(self, columns: BlockColumns) -> BlockColumns:
+        if columns.schemas == self._schemas:
+            return columns
+        flags = columns.values["flags"] & np.uint8(0xFF ^ Flag.READ_WHOLE)
+        return columns._replace(values={**columns.values, "flags": flags})
 
     def _gathering(self) -> _Gathering:
         if len(self._known) > MOST_OPENINGS:
@@ -109,7 +121,10 @@ def read_block(value: bytes) -> Iterator[Record]:
 
 @dataclass(slots=True)
 class _Gathering:
-    """Blocks that become one batch. `rows` counts what they hold, `size` its bytes."""
+    """Collects the blocks of one batch. `rows` and `size` count the rows and bytes so far.
+
+    `known` holds the identities and openings of connections in earlier batches.
+    """
 
     known: dict[bytes, tuple[_Identity, Record]]
     rows: int = 0
@@ -127,8 +142,8 @@ class _Gathering:
     def add(self, block: int, columns: BlockColumns) -> None:
         """Add a block. Raises BlockError, and adds none of its rows, if an address in it is invalid."""
         values = columns.values
-        connections, is_told = self._connections(columns)
-        is_frame = (values["kind"] <= Kind.RESPONSE) & (values["closing"] == Closing.NONE) & is_told
+        connections, is_same = self._connections(columns)
+        is_frame = (values["kind"] <= Kind.RESPONSE) & (values["closing"] == Closing.NONE) & is_same
         rows, others = np.flatnonzero(is_frame), np.flatnonzero(~is_frame)
         self._events += _records(columns, others)
         self._event_places += [(block, row) for row in others.tolist()]
@@ -147,27 +162,27 @@ class _Gathering:
         self.rows += len(is_frame)
 
     def _connections(self, columns: BlockColumns) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Number the connections of rows; tell which rows have the identity that the batch has of theirs."""
+        """Return the connection number of each row, and whether the row has its identity in the batch."""
         values, ids = columns.values, columns.ids
-        used, first, places = _distinct(values["connection"], len(ids))
+        used, first, inverse = _distinct(values["connection"], len(ids))
         if len(used) < len(ids):
             ids = [ids[code] for code in used.tolist()]
-        # What is done for each connection of each block is left to loops in C.
+        # `map` keeps the loops over all connections of all blocks in C.
         identities = _identities(columns, used, first)
         numbers: list[Any] = list(map(self._numbers.get, ids))
         if None in numbers:
             for at, number in enumerate(numbers):
                 if number is None:
-                    # A dictionary that a stranger wrote may name one connection twice.
+                    # The dictionary of another writer may have a connection twice.
                     known = self._numbers.get(ids[at])
                     numbers[at] = self._open(ids[at], identities[at]) if known is None else known
-        told, is_told = list(map(self._identities.__getitem__, numbers)), np.ones(len(used), np.bool_)
-        if told != identities:
-            is_told = np.fromiter(map(operator.eq, told, identities), np.bool_)
-        is_same = is_told[places]
+        in_batch, are_same = list(map(self._identities.__getitem__, numbers)), np.ones(len(used), np.bool_)
+        if in_batch != identities:
+            are_same = np.fromiter(map(operator.eq, in_batch, identities), np.bool_)
+        is_same = are_same[inverse]
         for name in ("run", *(name for name in SHARED if len(columns.names[name]) > 1)):
-            is_same &= values[name] == values[name][first][places]
-        return np.array(numbers, np.int32)[places], is_same
+            is_same &= values[name] == values[name][first][inverse]
+        return np.array(numbers, np.int32)[inverse], is_same
 
     def _open(self, connection: bytes, identity: _Identity) -> int:
         known = self.known.get(connection)
@@ -178,14 +193,14 @@ class _Gathering:
         self._identities.append(known[0])
         return number
 
-    def opened(self) -> Opened:
+    def opened(self) -> BlockBatch:
         """Return the blocks as a batch."""
         columns = FrameColumns(*map(np.concatenate, zip(*self._frames, strict=True)))
         batch = FrameBatch(np.concatenate(self._data), columns, Events.of(self._events), self._openings)
         blocks = [np.full(len(rows), block, np.int64) for block, rows in self._places]
         rows = [rows for _, rows in self._places]
         of_events = np.array(self._event_places, np.int64).reshape(len(self._events), 2)
-        return Opened(
+        return BlockBatch(
             batch,
             np.concatenate([*blocks, of_events[:, 0]]),
             np.concatenate([*rows, of_events[:, 1]]),
@@ -195,10 +210,7 @@ class _Gathering:
 
 
 def _distinct(codes: NDArray[Any], size: int) -> tuple[_Integers, _Integers, _Integers]:
-    """Return the codes below `size` that are used, the first place of each, and which of them stand where.
-
-    The same as `np.unique`, without sorting.
-    """
+    """`np.unique` with index and inverse, for codes below `size`, without sorting."""
     first = np.full(size, len(codes), np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
     used = np.flatnonzero(first < len(codes))
@@ -211,23 +223,21 @@ def _distinct(codes: NDArray[Any], size: int) -> tuple[_Integers, _Integers, _In
 
 @functools.lru_cache(maxsize=1_000)
 def _interned(shared: _Shared) -> _Shared:
-    """Return one object for equal values: comparing it with itself is quick."""
+    """Return one object for equal values: Python compares an object with itself at once."""
     return shared
 
 
 def _identities(columns: BlockColumns, used: NDArray[Any], first: NDArray[Any]) -> list[_Identity]:
-    """Return the identity of each connection, as its first row tells it."""
+    """Return the identity of each used connection, which its first row states."""
     values, names = columns.values, columns.names
-    told = [values[name][first] for name in (*SHARED, "run")]
-    if all(len(texts) == 1 for texts in names.values()) and len(set(told[-1].tolist())) == 1:
+    runs = values["run"][first].tolist()
+    if all(len(texts) == 1 for texts in names.values()) and len(set(runs)) == 1:
         shared: Iterable[_Shared] = itertools.repeat(
-            _interned((names["server"][0], names["cluster"][0], names["feeder"][0], int(told[-1][0])))
+            _interned((names["server"][0], names["cluster"][0], names["feeder"][0], runs[0]))
         )
     else:
-        texts = (
-            [names[name][code] for code in codes.tolist()] for name, codes in zip(SHARED, told, strict=False)
-        )
-        shared = map(_interned, zip(*texts, told[-1].tolist(), strict=True))
+        texts = ([names[name][code] for code in values[name][first].tolist()] for name in SHARED)
+        shared = map(_interned, zip(*texts, runs, strict=True))
     clients = columns.clients
     if len(used) < len(clients):
         clients = [clients[code] for code in used.tolist()]
@@ -253,23 +263,23 @@ def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
     """Return rows as records."""
     if not len(rows):
         return []
-    told: dict[str, list[Any]] = {name: values[rows].tolist() for name, values in columns.values.items()}
-    spoken, names = told["connection"], columns.names
-    told["connection"] = [columns.ids[code] for code in spoken]
-    told["client"] = [_endpoint(columns.clients[code]) for code in spoken]
-    told["server"] = [_endpoint(names["server"][code]) for code in told["server"]]
+    values: dict[str, list[Any]] = {name: column[rows].tolist() for name, column in columns.values.items()}
+    codes, names = values["connection"], columns.names
+    values["connection"] = [columns.ids[code] for code in codes]
+    values["client"] = [_endpoint(columns.clients[code]) for code in codes]
+    values["server"] = [_endpoint(names["server"][code]) for code in values["server"]]
     for name in ("cluster", "feeder"):
-        told[name] = [names[name][code] for code in told[name]]
+        values[name] = [names[name][code] for code in values[name]]
     for name, members in _MEMBERS.items():
-        told[name] = [members[number] for number in told[name]]
+        values[name] = [members[number] for number in values[name]]
     ends = zip(columns.offsets[rows].tolist(), columns.offsets[rows + 1].tolist(), strict=True)
-    told["frame"] = [columns.data[begin:end].tobytes() for begin, end in ends]
-    return list(map(Record, *(told[name] for name in _FIELDS)))
+    values["frame"] = [columns.data[begin:end].tobytes() for begin, end in ends]
+    return list(map(Record, *(values[name] for name in _FIELDS)))
 
 
 @functools.lru_cache(maxsize=MOST_OPENINGS)
 def _endpoint(text: str) -> Endpoint:
-    """Return an address and port that a block names. Raises BlockError if it is written in another way."""
+    """Parse an address and port. Raises BlockError for a text that `Endpoint.of` would not write."""
     host, _, port = text.rpartition(":")
     try:
         number, address = int(port), ipaddress.ip_address(host.strip("[]"))

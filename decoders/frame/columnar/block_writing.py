@@ -1,4 +1,21 @@
-"""Batches of frames → blocks, without a `Record` for each frame."""
+"""Batches of frames → blocks, without a `Record` for each frame.
+
+Each partition has one open block, in arrays whose memory is reused from block to block. Compiled code places
+the rows of a batch in the open blocks of their partitions in one pass. It stops at a row that does not fit,
+and continues once that block is closed. The states of an open block, where a row *fits* if there are fewer
+than MOST_FRAMES rows and the bytes of all frames are at most MOST_BYTES:
+
+| state | event | then |
+|---|---|---|
+| empty | a row of any length comes | it holds the row; its memory is widened for a longer frame |
+| holds rows | a row that fits comes | it holds one row more |
+| holds rows | a row that does not fit comes | it is closed and empty, and the row comes again |
+| holds rows | `take`, or too many connections are remembered | it is closed and empty |
+
+To close a block is to write it as a `Block`. The empty one that follows has a number of its own, by which
+codes of speakers in earlier blocks are recognised as outdated. Its steps of `sequence` and `position` start
+from 0.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +27,34 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, OF_FRAMES, SCHEMA
-from decoders.frame.columnar.open_blocks import OPEN_BLOCK, Arrivals, OpenBlocks, place
-from decoders.frame.columnar.speakers import Speakers
+from decoders.compilation import compiled
+from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, OF_FRAMES, SCHEMA, SCHEMAS_KEY
+from decoders.frame.columnar.speakers import Numbering, Speakers
 from decoders.frame.record import NO_RECORD, Closing, Flag, Kind, Pairing, Record
+from decoders.memory import copy_bytes
 from decoders.wire.columnar.events import ChangeColumns
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
 
-# zstd makes half of what lz4 makes of columns, but takes five times the processor time, mostly for a context
-# for each of the many small buffers, and Arrow as much again to read them.
+# zstd compresses columns to half of the size, but takes five times the processor time, mostly to set up a
+# context for each of the many small buffers, and Arrow takes as long again to read them.
 OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """How blocks are compressed."""
 MOST_SPEAKERS: Final = 100_000
 """How many connections a writer remembers."""
-_TOLD: Final = {
-    name: pa.int16() if name == "connection" else type_
-    for name, type_ in COLUMNS.items()
-    if name in OpenBlocks._fields
-}
-"""The columns that an open block has as they are written, with their types."""
 _NOTHING: Final = np.empty(0, np.uint8)
 _UNPAIRED: Final = -1
+_OPEN_BLOCK: Final = np.dtype(
+    [
+        ("number", np.int64),
+        ("rows", np.int64),
+        ("bytes", np.int64),
+        ("speakers", np.int64),
+        ("sequence", np.int64),
+        ("position", np.int64),
+    ]
+)
+"""The state of an open block: its number, how many rows, bytes and speakers it holds, and `sequence` and
+`position` of its latest row."""
 
 
 class Block(NamedTuple):
@@ -41,9 +65,77 @@ class Block(NamedTuple):
     value: bytes
 
 
-def write_block(records: Iterable[Record]) -> bytes:
-    """Write few records as one block, in their order, which they must fit."""
-    writer = BlockWriter(1)
+class _OpenBlocks(NamedTuple):
+    """The columns of open blocks, indexed by partition and row, with the names of a block's columns.
+
+    `connection` holds codes, `speakers` the number of the speaker of each code. The frame of a row is
+    `content[partition, offsets[partition, row] : offsets[partition, row + 1]]`.
+    """
+
+    connection: NDArray[np.int16]
+    sequence_step: NDArray[np.int64]
+    captured_at: NDArray[np.int64]
+    kind: NDArray[np.uint8]
+    direction: NDArray[np.uint8]
+    pairing: NDArray[np.uint8]
+    closing: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    paired_distance: NDArray[np.int64]
+    paired_api_key: NDArray[np.int16]
+    paired_api_version: NDArray[np.int16]
+    position_step: NDArray[np.int64]
+    true_length: NDArray[np.int64]
+    speakers: NDArray[np.int32]
+    offsets: NDArray[np.int32]
+    content: NDArray[np.uint8]
+
+    @classmethod
+    def empty(cls, partitions: int, rows: int, size: int) -> _OpenBlocks:
+        """Allocate open blocks with room for `rows` rows and `size` bytes of frames."""
+        widths = {"content": size, "offsets": rows + 1}
+        return cls(
+            *(
+                np.zeros((partitions, widths.get(name, rows)), _DTYPES.get(name, np.int64))
+                for name in cls._fields
+            )
+        )
+
+
+_DTYPES: Final[dict[str, type[np.generic]]] = {
+    "connection": np.int16,
+    "paired_api_key": np.int16,
+    "paired_api_version": np.int16,
+    "speakers": np.int32,
+    "offsets": np.int32,
+    **dict.fromkeys(("kind", "direction", "pairing", "closing", "flags", "content"), np.uint8),
+}
+
+
+class _Arrivals(NamedTuple):
+    """Records to place, in `order`: the columns of frames and events, one row each, with their speakers.
+
+    `further` continues `data`: a row whose start is beyond `data` has its bytes there.
+    """
+
+    order: NDArray[np.int64]
+    frames: FrameColumns
+    closings: NDArray[np.uint8]
+    speakers: NDArray[np.int64]
+    data: NDArray[np.uint8]
+    further: NDArray[np.uint8]
+
+
+_UNCHANGED: Final = {
+    name: pa.int16() if name == "connection" else type_
+    for name, type_ in COLUMNS.items()
+    if name in _OpenBlocks._fields
+}
+"""The columns of an open block that are written without any change, with their types."""
+
+
+def write_block(records: Iterable[Record], schemas: str = "") -> bytes:
+    """Write records as one block, in their order. They must fit in it. `schemas` is a digest."""
+    writer = BlockWriter(1, schemas)
     made = [block for record in records for block in writer.add_record(record)]
     made += writer.take()
     assert len(made) == 1
@@ -57,26 +149,28 @@ class BlockWriter:
     counts the records in open blocks, `bytes` adds up their frames.
     """
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, schemas: str = "") -> None:
+        """`schemas` is the digest of those by which the frames were read."""
         self.rows = self.bytes = 0
+        self._schema = SCHEMA.with_metadata({**SCHEMA.metadata, SCHEMAS_KEY: schemas})
         self._partitions = partitions
         self._speakers = Speakers(partitions)
-        self._states = np.zeros(partitions, OPEN_BLOCK)
+        self._states = np.zeros(partitions, _OPEN_BLOCK)
         self._states["number"] = np.arange(1, partitions + 1)
-        self._blocks = OpenBlocks.empty(partitions, MOST_FRAMES, MOST_BYTES)
-        # To make its columns took as long as to compress them. The memory of an open block stays the same.
-        self._full = [_told(self._blocks, partition, MOST_FRAMES) for partition in range(partitions)]
+        self._blocks = _OpenBlocks.empty(partitions, MOST_FRAMES, MOST_BYTES)
+        # Making Arrow's columns takes as long as compressing them, so full blocks share those made here.
+        self._full = [_views(self._blocks, partition, MOST_FRAMES) for partition in range(partitions)]
         self._most_bytes, self._most_speakers = MOST_BYTES, MOST_SPEAKERS
-        self._numbering = _Numbering(self._speakers)
+        self._numbering = Numbering(self._speakers)
 
     @property
     def waiting(self) -> NDArray[np.bool_]:
-        """Tell for each partition whether it has an open block."""
+        """Whether the open block of each partition holds rows (bool)."""
         is_waiting: NDArray[np.bool_] = self._states["rows"] > 0
         return is_waiting
 
     def add(self, batch: FrameBatch) -> list[Block]:
-        """Add a batch, of which all that is kept is copied. Returns the blocks that were full before."""
+        """Add a batch; its data is copied. Returns the blocks that were closed to make room."""
         made = self._forget() if len(self._speakers) > self._most_speakers else []
         arrivals = self._arrivals(batch)
         lengths, order, numbers = arrivals.frames.lengths, arrivals.order, arrivals.speakers
@@ -92,27 +186,27 @@ class BlockWriter:
         return made
 
     def add_record(self, record: Record) -> list[Block]:
-        """Add a record, a frame or an event. Returns the blocks that were full before."""
+        """Add a record, a frame or an event. Returns the blocks that were closed to make room."""
         builder = FrameBatchBuilder(np.empty(len(record.frame), np.uint8), 0, 1)
         builder.add(record, 0)
         return self.add(builder.build([record]))
 
     def take(self, partitions: NDArray[np.bool_] | None = None) -> list[Block]:
-        """Return what is collected, of all partitions or of those that are told, and begin new blocks."""
+        """Close the blocks that hold rows, of all partitions or of those given (bool), and return them."""
         wanted = self.waiting if partitions is None else self.waiting & partitions
         return [self._closed(partition) for partition in np.flatnonzero(wanted).tolist()]
 
-    def _place(self, arrivals: Arrivals, at: int) -> int:
+    def _place(self, arrivals: _Arrivals, at: int) -> int:
         table, states, blocks = self._speakers.table, self._states, self._blocks
-        placed: int = place(arrivals, at, table, states, blocks, self._most_bytes)
+        placed: int = _place_rows(arrivals, at, table, states, blocks, self._most_bytes)
         return placed
 
-    def _arrivals(self, batch: FrameBatch) -> Arrivals:
+    def _arrivals(self, batch: FrameBatch) -> _Arrivals:
         frames, changes, others = batch.frames, batch.events.changes, batch.events.others
         if not batch.events:
             numbers = self._numbering.of(batch.openings, frames.connections)
             order, closings = np.arange(len(numbers)), np.zeros(len(numbers), np.uint8)
-            return Arrivals(order, frames, closings, numbers, batch.data, _NOTHING)
+            return _Arrivals(order, frames, closings, numbers, batch.data, _NOTHING)
         parts = [frames, _of_changes(changes), _of_records(others, len(batch.data))]
         columns = FrameColumns(*map(np.concatenate, zip(*parts, strict=True)))
         of_others = np.array([event.closing for event in others], np.uint8)
@@ -122,83 +216,42 @@ class BlockWriter:
         speakers = np.array([self._speakers.number(event) for event in others], np.int64)
         further = np.frombuffer(bytearray().join(event.frame for event in others), np.uint8)
         order = np.argsort(columns.sequences, kind="stable")
-        return Arrivals(order, columns, closings, np.concatenate((numbers, speakers)), batch.data, further)
+        return _Arrivals(order, columns, closings, np.concatenate((numbers, speakers)), batch.data, further)
 
     def _closed(self, partition: int) -> Block:
-        """Return the open block of a partition, and begin another one."""
+        """Close the open block of a partition, and return it."""
         state, blocks = self._states[partition], self._blocks
         rows, size = int(state["rows"]), int(state["bytes"])
         numbers = blocks.speakers[partition, : state["speakers"]]
         codes = blocks.connection[partition, :rows]
         is_full = rows == blocks.kind.shape[1]
-        told = self._full[partition] if is_full else _told(blocks, partition, rows)
-        columns = self._speakers.shared(numbers, codes) | told
+        views = self._full[partition] if is_full else _views(blocks, partition, rows)
+        columns = self._speakers.shared(numbers, codes) | views
         columns["connection"] = pa.DictionaryArray.from_arrays(
-            told["connection"], self._speakers.dictionary(numbers), safe=False
+            views["connection"], self._speakers.dictionary(numbers), safe=False
         )
         offsets, content = blocks.offsets[partition, : rows + 1], blocks.content[partition, :size]
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
         columns["frame"] = pa.Array.from_buffers(pa.binary(), rows, buffers)
-        block = Block(partition, rows, _written([columns[name] for name in COLUMNS]))
+        block = Block(partition, rows, _written([columns[name] for name in COLUMNS], self._schema))
         self._states[partition] = (int(self._states["number"].max()) + 1, 0, 0, 0, 0, 0)
         self.rows -= rows
         self.bytes -= size
         return block
 
     def _widen(self, size: int) -> None:
-        """Make room for a frame that is longer than a block."""
+        """Make room for a frame of more than MOST_BYTES."""
         content = np.zeros((self._partitions, size), np.uint8)
         before = self._blocks.content
         content[:, : before.shape[1]] = before
         self._blocks = self._blocks._replace(content=content)
 
     def _forget(self) -> list[Block]:
-        """Begin with connections anew, after all open blocks."""
+        """Forget all connections. Their numbers are in open blocks, so these are closed and returned."""
         made = self.take()
         self._speakers = Speakers(self._partitions)
-        self._numbering = _Numbering(self._speakers)
+        self._numbering = Numbering(self._speakers)
         return made
-
-
-class _Numbering:
-    """The numbers of those who speak in batches, whose connections have numbers of their own."""
-
-    def __init__(self, speakers: Speakers) -> None:
-        self._speakers = speakers
-        self._openings: Any = None
-        self._looked_at = 0
-        self._told: list[Record | None] = []
-        """The record that opened a connection, by its number in batches."""
-        self._numbers = np.empty(0, np.int64)
-        self._checked = np.empty(0, np.int64)
-        """With which list of openings a number was looked at."""
-
-    def of(self, openings: Sequence[Record], connections: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return who speaks on each connection of a batch."""
-        if openings is not self._openings:
-            self._openings = openings
-            self._looked_at += 1
-            if (more := len(openings) - len(self._told)) > 0:
-                self._told += [None] * more
-                self._numbers = np.concatenate((self._numbers, np.zeros(more, np.int64)))
-                self._checked = np.concatenate((self._checked, np.zeros(more, np.int64)))
-        is_new = self._checked[connections] != self._looked_at
-        if is_new.any():
-            self._look_at(np.unique(connections[is_new]))
-        numbers: NDArray[np.int64] = self._numbers[connections]
-        return numbers
-
-    def _look_at(self, connections: NDArray[np.int32]) -> None:
-        """Number these connections, if they are others than before."""
-        told, openings = self._told, self._openings
-        new: dict[int, Record] = {}
-        for connection in connections.tolist():
-            opening = openings[connection]
-            if told[connection] is not opening:
-                told[connection] = new[connection] = opening
-        if new:
-            self._numbers[list(new)] = self._speakers.numbers(list(new.values()))
-        self._checked[connections] = self._looked_at
 
 
 def _of_changes(changes: ChangeColumns) -> FrameColumns:
@@ -236,19 +289,73 @@ def _of_records(events: Sequence[Record], begin: int) -> FrameColumns:
     return columns
 
 
-def _told(blocks: OpenBlocks, partition: int, rows: int) -> dict[str, pa.Array]:
-    """Return views of what an open block tells of its rows by number, `connection` by code."""
+def _views(blocks: _OpenBlocks, partition: int, rows: int) -> dict[str, pa.Array]:
+    """Return the columns of an open block that are written unchanged, as views of its memory."""
     return {
         name: pa.Array.from_buffers(
             type_, rows, [None, pa.py_buffer(getattr(blocks, name)[partition, :rows])]
         )
-        for name, type_ in _TOLD.items()
+        for name, type_ in _UNCHANGED.items()
     }
 
 
-def _written(columns: list[pa.Array]) -> bytes:
+def _written(columns: list[pa.Array], schema: pa.Schema) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=OPTIONS) as stream:
-        stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+    with pa.ipc.new_stream(sink, schema, options=OPTIONS) as stream:
+        stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
     value: bytes = sink.getvalue().to_pybytes()
     return value
+
+
+@compiled(None)
+def _place_rows(  # noqa: PLR0917 - compiled functions are called by position
+    arrivals: _Arrivals, first: int, speakers: Any, states: Any, blocks: _OpenBlocks, most_bytes: int
+) -> int:
+    """Place records, beginning at a place in their order, until one does not fit in its block.
+
+    Returns the place of that one, or the number of records. `speakers` is the table of `Speakers`, `states`
+    has an _OPEN_BLOCK for each partition.
+    """
+    order, frames, data, further = arrivals.order, arrivals.frames, arrivals.data, arrivals.further
+    most_rows, room = blocks.kind.shape[1], blocks.content.shape[1]
+    for at in range(first, len(order)):
+        record = order[at]
+        speaker = speakers[arrivals.speakers[record]]
+        partition = speaker["partition"]
+        state = states[partition]
+        row, size, length = state["rows"], state["bytes"], frames.lengths[record]
+        if size + length > room or (row and (row == most_rows or size + length > most_bytes)):
+            return at
+        if speaker["block"] != state["number"]:
+            speaker["block"] = state["number"]
+            speaker["code"] = state["speakers"]
+            blocks.speakers[partition, state["speakers"]] = arrivals.speakers[record]
+            state["speakers"] += 1
+        sequence, position, paired = (
+            frames.sequences[record],
+            frames.positions[record],
+            frames.paired_sequences[record],
+        )
+        blocks.connection[partition, row] = speaker["code"]
+        blocks.sequence_step[partition, row] = sequence - state["sequence"]
+        blocks.captured_at[partition, row] = frames.captured_at[record]
+        blocks.kind[partition, row] = frames.kinds[record]
+        blocks.direction[partition, row] = frames.directions[record]
+        blocks.pairing[partition, row] = frames.pairings[record]
+        blocks.closing[partition, row] = arrivals.closings[record]
+        blocks.flags[partition, row] = frames.flags[record]
+        blocks.paired_distance[partition, row] = sequence - paired if paired else 0
+        blocks.paired_api_key[partition, row] = frames.paired_api_keys[record]
+        blocks.paired_api_version[partition, row] = frames.paired_api_versions[record]
+        blocks.position_step[partition, row] = position - state["position"]
+        blocks.true_length[partition, row] = frames.true_lengths[record]
+        begin, end = frames.starts[record], size + length
+        if begin < len(data):
+            copy_bytes(data[begin : begin + length], blocks.content[partition, size:end])
+        else:
+            begin -= len(data)
+            copy_bytes(further[begin : begin + length], blocks.content[partition, size:end])
+        blocks.offsets[partition, row + 1] = end
+        state["sequence"], state["position"] = sequence, position
+        state["rows"], state["bytes"] = row + 1, end
+    return len(order)

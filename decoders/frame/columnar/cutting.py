@@ -1,7 +1,9 @@
 """Removes record payloads and secrets from batches of frames, as `frame/cutting.py` does from one.
 
-The columnar reader finds the fields that may not be kept. Frames that it cannot read for certain, and those
-of unknown APIs and versions, go through the scalar code.
+Compiled code divides the frames by what their API may keep, the columnar reader finds the guarded fields, and
+compiled code cuts and blanks them. Frames that the reader cannot read for certain, and those of unknown APIs
+and versions, go through the scalar code. Calls of numpy for each column would take longer than the frames:
+between two batches, tracking displaces the code and data of numpy from the processor's caches.
 """
 
 from __future__ import annotations
@@ -9,18 +11,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoders.codec.columnar.frames import DecodedFrames, Frames
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.frame.columnar.treatments import GUARDED, KEPT, UNKNOWN, Treatments, divided, removed
+from decoders.compilation import compiled, inlined
 from decoders.frame.cutting import MAX_KEPT, classified_versions, cut
-from decoders.frame.privacy import NO_GUARD, Guard, Guards, guards_of
+from decoders.frame.privacy import NO_GUARD, FieldGuard, Guards, guards_of
+from decoders.frame.record import Flag, Kind, Pairing
 from decoders.schema.registry import Schemas
-from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
+_KEPT: Final = 0
+"""The API has nothing to remove."""
+_GUARDED: Final = 1
+"""The columnar reader locates the fields that may not be kept."""
+_UNKNOWN: Final = 2
+"""An unknown API or version: the scalar code decides."""
+_LEAD: Final = 4
+"""Bytes of a request's API key and version."""
+_REQUEST: Final = int(Kind.REQUEST)
+_MATCHED: Final = int(Pairing.MATCHED)
+_READ_WHOLE: Final = int(Flag.READ_WHOLE)
 _KEYS: Final = 1 << 16
 _CUT: Final = "cut"
 _BLANKED: Final = "blanked"
@@ -34,7 +49,7 @@ class ColumnarCutter:
         keys = [api.key for api in schemas.apis]
         self._schemas = schemas
         of_responses, of_requests = _treatments(keys, guards.responses), _treatments(keys, guards.requests)
-        self._treatments = Treatments(of_responses, of_requests, *_classified(schemas))
+        self._treatments = _Treatments(of_responses, of_requests, *_classified(schemas))
         wanted = _wanted(schemas, guards)
         self._reader = ColumnarReader(schemas, wanted)
         self._is_payload = np.array([name.startswith(_CUT) for name in wanted], np.bool_)
@@ -42,20 +57,21 @@ class ColumnarCutter:
     def cut(self, batch: FrameBatch) -> FrameBatch:
         """Return the batch with only those bytes of its frames that may be kept. Blanks in its own data."""
         frames = batch.frames
-        lengths = frames.lengths.copy()
-        guarded, unknown, of_reader = divided(batch.data, frames, self._treatments)
-        doubtful = removed(self._reader.read(of_reader), guarded, self._is_payload, lengths)
-        for row in (*doubtful.tolist(), *unknown.tolist()):
-            lengths[row] = self._cut_one(batch, row)
-        np.minimum(lengths, MAX_KEPT, out=lengths)
+        lengths, flags = frames.lengths.copy(), frames.flags.copy()
+        guarded, unknown, of_reader = _divided(batch.data, frames, self._treatments)
+        kept = _Kept(guarded, self._is_payload, frames.true_lengths, lengths, flags)
+        doubtful = _removed(self._reader.read(of_reader), kept)
+        long = np.flatnonzero(lengths > MAX_KEPT)
+        for row in {*doubtful.tolist(), *unknown.tolist(), *long.tolist()}:
+            lengths[row], flags[row] = self._cut_one(batch, row)
         events = batch.events.with_others(partial(cut, self._schemas))
-        return dataclasses.replace(batch, frames=frames._replace(lengths=lengths), events=events)
+        return dataclasses.replace(batch, frames=frames._replace(lengths=lengths, flags=flags), events=events)
 
-    def _cut_one(self, batch: FrameBatch, number: int) -> int:
-        kept = cut(self._schemas, batch.record(number)).frame
+    def _cut_one(self, batch: FrameBatch, number: int) -> tuple[int, int]:
+        record = cut(self._schemas, batch.record(number))
         start = int(batch.frames.starts[number])
-        batch.data[start : start + len(kept)] = np.frombuffer(kept, np.uint8)
-        return len(kept)
+        batch.data[start : start + len(record.frame)] = np.frombuffer(record.frame, np.uint8)
+        return len(record.frame), int(record.flags)
 
 
 def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]:
@@ -67,11 +83,11 @@ def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]
     return lowest, highest
 
 
-def _treatments(keys: Iterable[int], guards: Mapping[int, Guard]) -> NDArray[np.uint8]:
-    """Return what is done with the frames of each API, indexed by API key as an unsigned number."""
-    treatments = np.full(_KEYS, UNKNOWN, np.uint8)
+def _treatments(keys: Iterable[int], guards: Mapping[int, FieldGuard]) -> NDArray[np.uint8]:
+    """Return the treatment of each API, indexed by API key as an unsigned number."""
+    treatments = np.full(_KEYS, _UNKNOWN, np.uint8)
     for key in keys:
-        treatments[key] = GUARDED if key in guards else KEPT
+        treatments[key] = _GUARDED if key in guards else _KEPT
     return treatments
 
 
@@ -85,3 +101,151 @@ def _wanted(schemas: Schemas, guards: Guards) -> Mapping[str, list[str]]:
                 for number, path in enumerate(paths):
                     wanted.setdefault(f"{name} {number}", []).append(f"{message.name}.{path}")
     return wanted
+
+
+class _Treatments(NamedTuple):
+    """_KEPT, _GUARDED or _UNKNOWN for each API, indexed by API key as an unsigned number.
+
+    `lowest` and `highest` are its classified versions; without any, `lowest` is above `highest`.
+    """
+
+    of_responses: NDArray[np.uint8]
+    of_requests: NDArray[np.uint8]
+    lowest: NDArray[np.int16]
+    highest: NDArray[np.int16]
+
+
+class _Divided(NamedTuple):
+    """The _GUARDED and the _UNKNOWN rows of a batch (int64), and the guarded frames for the reader."""
+
+    guarded: NDArray[np.int64]
+    unknown: NDArray[np.int64]
+    frames: Frames
+
+
+def _divided(data: NDArray[np.uint8], columns: FrameColumns, treatments: _Treatments) -> _Divided:
+    """Find the guarded and the unknown frames of a batch."""
+    rows = len(columns.starts)
+    guarded, unknown, begins = (np.empty(rows, np.int64) for _ in range(3))
+    lengths, is_request = np.empty(rows, np.int32), np.empty(rows, np.bool_)
+    keys, versions = np.empty(rows, np.int16), np.empty(rows, np.int16)
+    places = begins, lengths, is_request, keys, versions
+    count, unknown_count = _divide(data, columns, treatments, guarded, unknown, *places)
+    is_cut = np.zeros(count, np.bool_)
+    frames = Frames(
+        data,
+        begins[:count],
+        lengths[:count],
+        is_cut,
+        is_request[:count],
+        keys[:count],
+        versions[:count],
+    )
+    return _Divided(guarded[:count], unknown[:unknown_count], frames)
+
+
+class _Kept(NamedTuple):
+    """What is kept of frames. `rows` (int64) are the rows of the guarded frames in the batch.
+
+    `is_payload` (bool) has a value for each column of the reader. `lengths` and `flags` have those of each
+    row of the batch, and get the bytes that are kept, and which frames were read whole.
+    """
+
+    rows: NDArray[np.int64]
+    is_payload: NDArray[np.bool_]
+    true_lengths: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+
+
+def _removed(read: DecodedFrames, kept: _Kept) -> NDArray[np.int64]:
+    """Remove the found fields of frames: cut each frame at its first payload, and blank the other fields.
+
+    Returns the rows of frames that were not read for certain; these are left unchanged.
+    """
+    doubtful = np.ones(len(kept.rows), np.bool_)
+    found = read.frames.data, read.frames.begins, read.heads, read.found, read.remarks
+    count = _remove(*found, kept, doubtful)
+    return kept.rows[doubtful] if count else kept.rows[:0]
+
+
+@compiled(None)
+def _divide(  # noqa: PLR0917 - compiled functions are called by position
+    data: Any,
+    columns: FrameColumns,
+    treatments: _Treatments,
+    guarded: Any,
+    unknown: Any,
+    begins: Any,
+    lengths: Any,
+    is_request: Any,
+    keys: Any,
+    versions: Any,
+) -> tuple[int, int]:
+    """Write the guarded rows with their frames, and the unknown rows. Returns the number of each."""
+    count, unknown_count = 0, 0
+    for row in range(len(columns.starts)):
+        treatment = _treatment(data, columns, treatments, row)
+        if treatment == _UNKNOWN:
+            unknown[unknown_count] = row
+            unknown_count += 1
+        elif treatment == _GUARDED:
+            guarded[count] = row
+            begins[count], lengths[count] = columns.starts[row], columns.lengths[row]
+            is_request[count] = columns.kinds[row] == _REQUEST
+            keys[count] = columns.paired_api_keys[row]
+            versions[count] = columns.paired_api_versions[row]
+            count += 1
+    return count, unknown_count
+
+
+@inlined
+def _treatment(data: Any, columns: FrameColumns, treatments: _Treatments, row: int) -> Any:
+    if columns.kinds[row] == _REQUEST:
+        if columns.lengths[row] < _LEAD:
+            return _UNKNOWN
+        start = columns.starts[row]
+        key = np.int64(data[start]) << 8 | np.int64(data[start + 1])
+        version = np.int16(np.int64(data[start + 2]) << 8 | np.int64(data[start + 3]))
+        treatment = treatments.of_requests[key]
+    else:
+        if columns.pairings[row] != _MATCHED:
+            return _UNKNOWN
+        key = np.int64(columns.paired_api_keys[row]) & 0xFFFF
+        version = columns.paired_api_versions[row]
+        treatment = treatments.of_responses[key]
+    return treatment if treatments.lowest[key] <= version <= treatments.highest[key] else _UNKNOWN
+
+
+@compiled(None)
+def _remove(  # noqa: PLR0917 - compiled functions are called by position
+    data: Any,
+    begins: Any,
+    heads: Any,
+    found: Any,
+    remarks: Any,
+    kept: _Kept,
+    doubtful: Any,
+) -> int:
+    """Mark frames that were not read for certain, cut and blank the others. Returns how many are marked."""
+    for number in range(len(kept.rows)):
+        head = heads[number]
+        doubtful[number] = not head["known"] or head["failure_reason"] >= 0
+    for at in range(len(remarks)):
+        doubtful[remarks[at, 0]] = True
+    for at in range(len(found)):
+        number, column, begin, size = found[at, 0], found[at, 1], found[at, 2], found[at, 3]
+        if doubtful[number] or size <= 0:
+            continue
+        if kept.is_payload[column]:
+            row = kept.rows[number]
+            if kept.lengths[row] == kept.true_lengths[row]:
+                kept.flags[row] |= _READ_WHOLE
+            kept.lengths[row] = min(kept.lengths[row], begin - begins[number])
+        else:
+            for place in range(begin, begin + size):
+                data[place] = 0
+    count = 0
+    for number in range(len(kept.rows)):
+        count += doubtful[number]
+    return count

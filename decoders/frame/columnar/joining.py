@@ -1,4 +1,4 @@
-"""Several batches of frames joined into one, for code that is faster with many frames at once."""
+"""Joins batches of frames into larger ones, for code whose cost is mostly per batch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Record
+from decoders.memory import gathered
 from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
 
 ENOUGH: Final = 128 * 1024 * 1024
-"""Bytes of frames from which on a batch is not enlarged."""
+"""A batch with so many bytes of frames is not enlarged."""
 
 
 def joined(batches: Iterable[FrameBatch], least: int) -> Iterator[FrameBatch]:
@@ -45,7 +45,7 @@ class Joining:
         self._numbers: dict[bytes, int] = {}
 
     def add(self, batch: FrameBatch) -> None:
-        """Add a batch. What is kept of it is copied."""
+        """Add a batch; its data is copied."""
         frames = batch.frames
         if not len(frames.starts) and not batch.events:
             return
@@ -64,8 +64,8 @@ class Joining:
         self.add(builder.build([record]))
 
     def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
-        """Return the connections of a batch by their numbers in the joined batch."""
-        given, places = np.unique(batch.frames.connections, return_inverse=True)
+        """Return the connections of a batch, numbered as in the joined batch."""
+        given, inverse = np.unique(batch.frames.connections, return_inverse=True)
         openings, known = self._openings, self._numbers
         numbers = []
         for opening in map(batch.openings.__getitem__, given.tolist()):
@@ -73,7 +73,7 @@ class Joining:
             if number == len(openings):
                 openings.append(opening)
             numbers.append(number)
-        return np.array(numbers, np.int32)[places]
+        return np.array(numbers, np.int32)[inverse]
 
     def batch(self) -> FrameBatch:
         """Return all that was added as one batch."""

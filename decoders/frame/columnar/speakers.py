@@ -1,4 +1,8 @@
-"""Who speaks: connections by number, with what all their rows share, so that a block is written of arrays."""
+"""Speakers: connections by number, with all that their rows share, so that a block is written from arrays.
+
+A speaker is a connection's ID, run, client, server, cluster and feeder. Batches have numbers of their own for
+connections; `Numbering` translates these.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES
-from decoders.frame.columnar.pieces import gathered
 from decoders.frame.record import Record
+from decoders.memory import gathered
 
 SPEAKER: Final = np.dtype(
     [
@@ -24,10 +28,9 @@ SPEAKER: Final = np.dtype(
         ("client_length", np.int64),
     ]
 )
-"""The partition of a connection; its code in a block, and which block that is; where its names are."""
-NO_BLOCK: Final = 0
+"""A speaker: its partition; the latest block that holds it, from 1 on, and its code there; the number of the
+names and the run that it shares with others; the place of its client's text."""
 _NAMES: Final = ("server", "cluster", "feeder")
-"""What many connections share, with the run."""
 _SHARED_OF: Final = attrgetter(*_NAMES, "run")
 _IDENTITY_OF: Final = attrgetter("connection", "run", "client", "server", "cluster", "feeder")
 _FIELDS: Final = list(COLUMNS["connection"].value_type)
@@ -35,7 +38,7 @@ _FIRST: Final = 64
 
 
 class Speakers:
-    """Numbers connections from 0. Two that share their ID, but nothing else, have two numbers."""
+    """Numbers connections from 0. A number stands for the whole identity, not for the ID alone."""
 
     def __init__(self, partitions: int) -> None:
         self.table = np.zeros(_FIRST, SPEAKER)
@@ -43,7 +46,7 @@ class Speakers:
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._shared: dict[tuple[Any, ...], int] = {}
         self._latest: tuple[int, dict[str, pa.Array]] = (-1, {})
-        """The number of what the latest block with one broker shares, and its columns."""
+        """The `shared` number of the latest block that had only one, and its columns."""
         self._ids = np.zeros((_FIRST, ID_BYTES), np.uint8)
         self._clients = np.zeros(_FIRST, np.uint8)
         self._top = 0
@@ -88,7 +91,7 @@ class Speakers:
         rows["client"], rows["client_length"] = ends - lengths, lengths
 
     def dictionary(self, numbers: NDArray[np.int32]) -> pa.Array:
-        """Return connections as the dictionary of their column."""
+        """Return the dictionary of the column `connection`."""
         rows = self.table.take(numbers)
         texts, offsets = gathered(self._clients, rows["client"], rows["client_length"])
         clients = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(texts)]
@@ -102,16 +105,16 @@ class Speakers:
         )
 
     def shared(self, numbers: NDArray[np.int32], codes: NDArray[np.int16]) -> dict[str, pa.Array]:
-        """Return the columns of what connections share; `codes` places the connections in the rows."""
+        """Return the columns that connections share. `codes` are indexes into `numbers`, one for each row."""
         shared, rows = self.table["shared"][numbers], len(codes)
         if (shared == shared[0]).all():
-            # Mostly a block has one broker, and the next block the same.
+            # Most blocks have one broker, the same as the block before.
             return {name: column[:rows] for name, column in self._alone(int(shared[0]), rows).items()}
         used, places = np.unique(shared, return_inverse=True)
         return self._columns_of(used, places[codes])
 
     def _alone(self, number: int, rows: int) -> dict[str, pa.Array]:
-        """Return columns of at least so many rows, all of which share the same."""
+        """Return columns of at least `rows` rows, all of which have this `shared` number."""
         known, columns = self._latest
         if known != number or len(columns["run"]) < rows:
             columns = self._columns_of(np.array([number]), np.zeros(max(rows, MOST_FRAMES), np.int64))
@@ -119,9 +122,9 @@ class Speakers:
         return columns
 
     def _columns_of(self, used: NDArray[np.int64], of_rows: NDArray[np.int64]) -> dict[str, pa.Array]:
-        """Return the columns of rows that share what has these numbers; `of_rows` are places in `used`."""
-        told = list(self._shared)
-        of_used = [told[number] for number in used.tolist()]
+        """Return the columns of rows with these `shared` numbers. `of_rows` are indexes into `used`."""
+        shared = list(self._shared)
+        of_used = [shared[number] for number in used.tolist()]
         columns = {"run": pa.array(np.array([run for *_, run in of_used], np.uint64)[of_rows])}
         for name, values in zip(_NAMES, zip(*of_used, strict=True), strict=False):
             known: dict[str, int] = {}
@@ -131,8 +134,54 @@ class Speakers:
         return columns
 
 
+class Numbering:
+    """Translates the numbers of connections in batches to those of speakers.
+
+    The parts of a batch share its list of openings, so a connection is looked up once for each list, and only
+    compared if its opening is the same record as in the list before.
+    """
+
+    def __init__(self, speakers: Speakers) -> None:
+        self._speakers = speakers
+        self._openings: Any = None
+        self._list = 0
+        """The number of the current list of openings."""
+        self._known: list[Record | None] = []
+        """The latest opening of each connection, by its number in batches."""
+        self._numbers = np.empty(0, np.int64)
+        self._checked = np.empty(0, np.int64)
+        """The number of the list in which each connection was looked up."""
+
+    def of(self, openings: Sequence[Record], connections: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the speaker of each connection of a batch."""
+        if openings is not self._openings:
+            self._openings = openings
+            self._list += 1
+            if (more := len(openings) - len(self._known)) > 0:
+                self._known += [None] * more
+                self._numbers = np.concatenate((self._numbers, np.zeros(more, np.int64)))
+                self._checked = np.concatenate((self._checked, np.zeros(more, np.int64)))
+        is_new = self._checked[connections] != self._list
+        if is_new.any():
+            self._look_up(np.unique(connections[is_new]))
+        numbers: NDArray[np.int64] = self._numbers[connections]
+        return numbers
+
+    def _look_up(self, connections: NDArray[np.int32]) -> None:
+        """Number those of these connections whose opening is another record than before."""
+        known, openings = self._known, self._openings
+        new: dict[int, Record] = {}
+        for connection in connections.tolist():
+            opening = openings[connection]
+            if known[connection] is not opening:
+                known[connection] = new[connection] = opening
+        if new:
+            self._numbers[list(new)] = self._speakers.numbers(list(new.values()))
+        self._checked[connections] = self._list
+
+
 def partition_of(connection: bytes, partitions: int) -> int:
-    """Return the partition of a connection."""
+    """Return the partition of a connection, by its ID."""
     return int.from_bytes(connection[:4]) % partitions
 
 

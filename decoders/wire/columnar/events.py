@@ -1,24 +1,138 @@
-"""The records of a batch that are no frames, made when somebody asks for them.
+"""The records of a batch that are not frames: connections that open and close, gaps, raw SASL tokens.
 
-Most are openings and closings that compiled code has found: these stand in columns.
+Compiled code opens and closes most connections. What it knows of them stays numbers until a record is asked
+for: a `LazyConnection` for each connection makes its record OPENED, with the ID and the text of the
+addresses, and a row of `ChangeColumns` stands for each opening and closing. Code that only counts frames
+never pays for records.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.frame.record import Closing, Direction, Endpoint, Kind, Record
+from decoders.wire.closing import Ends
+from decoders.wire.columnar.segments import SOCKET_WORDS, sockets_of
+from decoders.wire.recorder import Run, connection_id
+from decoders.wire.segment import SocketAddress
+from decoders.wire.transport import ClientSyn
 
 _CLOSINGS = list(Closing)
 _DIRECTIONS = list(Direction)
+_SERVERS = 1_000
+SYN = Struct(f"={4 + SOCKET_WORDS}q")
+"""A SYN's sequence number, number, capture time and position of the record OPENED, and the socket words."""
+
+
+def ends_of(numbers: int, closed: int) -> Ends:
+    """Return where the directions of a connection ended, of which both had begun.
+
+    The lower 32 bits of `numbers`, and of `closed` the lowest one, are those of the direction TO_BROKER.
+    """
+    to_broker, to_client = numbers & 0xFFFFFFFF, numbers >> 32 & 0xFFFFFFFF
+    return Ends((to_broker, to_client), (bool(closed & 1), bool(closed & 2)))
+
+
+class LazyConnection:
+    """A connection that compiled code has opened: what its SYN said, and its record OPENED on demand.
+
+    The connection has this object as long as it is open, and batches share it, so the record is made once.
+    The object is small, and its SYN a string of bytes, because the garbage collector counts other objects.
+    `key` is twice the socket pair, plus 1 if the lower socket is the client. `closed_at`, and `numbers` and
+    `closed` as `ends_of` takes them, are set when it is closed.
+    """
+
+    __slots__ = ("_record", "_run", "_syn", "closed", "closed_at", "key", "numbers")
+
+    def __init__(self, run: Run, key: int, syn: bytes) -> None:
+        """`syn` has the numbers of `SYN`."""
+        self.key = key
+        self.closed_at = 0
+        self.numbers = self.closed = 0
+        self._run = run
+        self._syn = syn
+        self._record: Record | None = None
+
+    @property
+    def pair(self) -> int:
+        """The number of its socket pair."""
+        return self.key >> 1
+
+    @property
+    def sockets(self) -> tuple[SocketAddress, SocketAddress]:
+        """Client and server."""
+        lower, upper = sockets_of(SYN.unpack(self._syn)[4:])
+        return (lower, upper) if self.key & 1 else (upper, lower)
+
+    @property
+    def client_syn(self) -> ClientSyn:
+        """The SYN as the scalar tracker knows it."""
+        return ClientSyn(SYN.unpack(self._syn)[0], 0)
+
+    @property
+    def ends(self) -> Ends:
+        """Where its directions ended."""
+        return ends_of(self.numbers, self.closed)
+
+    @property
+    def record(self) -> Record:
+        """The record OPENED."""
+        if self._record is None:
+            self._record = self._made()
+        return self._record
+
+    def _made(self) -> Record:
+        run, (client, server) = self._run, self.sockets
+        shown, broker = run.shown_client(client).endpoint, _endpoint(server)
+        _, sequence, captured_at, position, *_ = SYN.unpack(self._syn)
+        return Record(
+            Kind.OPENED,
+            connection_id(run.cluster, shown, broker, run.run, sequence),
+            run.run,
+            sequence,
+            captured_at,
+            shown,
+            broker,
+            run.cluster,
+            run.feeder,
+            position=position,
+        )
+
+
+@functools.lru_cache(maxsize=_SERVERS)
+def _endpoint(server: SocketAddress) -> Endpoint:
+    """Format a server's address: many connections have the same."""
+    return server.endpoint
+
+
+class OpenedRecords(Sequence[Record]):
+    """The record OPENED of each flow's connection. Entries of unused flows are undefined."""
+
+    def __init__(self, entries: Sequence[Record | LazyConnection]) -> None:
+        self._entries = entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def __getitem__(self, flow: int) -> Record: ...
+    @overload
+    def __getitem__(self, flow: slice) -> Sequence[Record]: ...
+    def __getitem__(self, flow: int | slice) -> Record | Sequence[Record]:
+        if isinstance(flow, slice):
+            return OpenedRecords(self._entries[flow])
+        entry = self._entries[flow]
+        return entry.record if isinstance(entry, LazyConnection) else entry
 
 
 class ChangeColumns(NamedTuple):
-    """Connections that opened or closed, one row each, in the order of `sequences`.
+    """The openings and closings that compiled code has found, one row each, in the order of `sequences`.
 
     Columns mean what the fields of `Record` mean; `connections` are numbers of connections in a batch. A row
     whose `closings` is NONE is an opening.
@@ -42,7 +156,7 @@ class ChangeColumns(NamedTuple):
 
 
 def untyped(columns: Iterable[NDArray[Any]]) -> Iterable[NDArray[Any]]:
-    """Return the columns as they are, for a NamedTuple whose fields have different dtypes."""
+    """Return the columns unchanged, for a NamedTuple whose fields have different dtypes."""
     return columns
 
 
@@ -57,7 +171,7 @@ NO_CHANGES = ChangeColumns(
 
 
 class Events(Sequence[Record]):
-    """Records in their order: the changes of connections as columns, the others as they are."""
+    """Records in their order: openings and closings of compiled code as columns, all others as records."""
 
     def __init__(self, changes: ChangeColumns, others: list[Record], openings: Sequence[Record]) -> None:
         """`openings` holds the OPENED record of each connection number of `changes`."""
@@ -68,7 +182,7 @@ class Events(Sequence[Record]):
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Events:
-        """Take records that were made already, in their order."""
+        """Make events of records, in their order."""
         return cls(NO_CHANGES, list(records), ())
 
     def __len__(self) -> int:
@@ -99,11 +213,11 @@ class Events(Sequence[Record]):
         return numbers
 
     def with_others(self, change: Callable[[Record], Record]) -> Events:
-        """Return the same records, but those that open or close no connection are changed."""
+        """Return the same events with `change` applied to all that are not in `changes`."""
         return Events(self.changes, [change(record) for record in self.others], self._openings)
 
     def chosen(self, places: NDArray[np.int64]) -> Events:
-        """Return the records at these places, which rise."""
+        """Return the records at these places, which are in rising order."""
         if self._order is None:
             return Events.of(self.others[place] for place in places.tolist())
         numbers, count = self._order[places], len(self.changes.sequences)
@@ -133,7 +247,10 @@ class Events(Sequence[Record]):
 
 
 def _order(changes: ChangeColumns, others: list[Record]) -> NDArray[np.int64] | None:
-    """Return the records by sequence, changes numbered before the others; None if there are no changes."""
+    """Return the order of the records by sequence, None if there are no changes.
+
+    Changes are numbered first, then the others.
+    """
     if not len(changes.sequences):
         return None
     if not others:

@@ -1,27 +1,52 @@
-"""The flow table: which flow belongs to which connection, and when each connection was last seen."""
+"""The flow table: which flow belongs to which connection, and which connections only compiled code has met.
+
+A connection that is ordinary from its SYN to its end never needs a `Connection` of the scalar tracker. It is
+*lazy*: the table has a `LazyConnection` for it, which holds the numbers in its SYN.
+
+    state       meaning                                       next state
+    ----------  --------------------------------------------  ------------------------------------------------
+    LAZY        open, and only compiled code has met it       ADOPTED at a packet out of the ordinary, or when
+                                                              the tracker needs all connections in their
+                                                              order; ENDED when compiled code closes it
+    ADOPTED     the scalar tracker has a `Connection` for     REMEMBERED when either code closes it
+                it, whose state may be in the flow
+    ENDED       closed, and the scalar tracker does not know  REMEMBERED when the tracker looks at its closed
+                                                              connections
+    REMEMBERED  in the `ClosedConnections` of the tracker     none
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Closing, Kind, Record
-from decoders.wire.closed_connections import ConnectionKey
-from decoders.wire.columnar.flows import NO_SYN, Flows
+from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.wire.closing import Ends
+from decoders.wire.columnar.events import SYN, ChangeColumns, LazyConnection, OpenedRecords, ends_of
+from decoders.wire.columnar.flows import NO_SYN, NOBODY, TO_BROKER, TO_CLIENT, Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
-from decoders.wire.columnar.offload import offload, restore
-from decoders.wire.columnar.openings import Openings, SynColumns
+from decoders.wire.columnar.offload import offload, restore, settle
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.segments import SegmentBatch
 from decoders.wire.connection import Connection
+from decoders.wire.eviction import Standing
+from decoders.wire.segment import Segment
 from decoders.wire.tracker import Tracker
 
 NO_FLOW = -1
 CLOSED = -2
-"""Instead of a flow: the connection of the socket pair is closed, and no other one was opened, unless by a
-packet that has no pair."""
+"""Instead of a flow: the connection of the socket pair is closed, and no later packet that has a pair has
+opened another one."""
 UNKNOWN_SYN = -2
-"""Instead of an initial sequence number: the scalar tracker knows it."""
+"""Instead of an initial sequence number: only the scalar tracker knows it."""
+MAX_COPIED = 64 * 1024 * 1024
+"""Bytes of frames under assembly that are copied to flows during a batch. Its data keeps each copy, so more
+connections stay with the scalar tracker until the next batch."""
+_FEW_BEGINNINGS = 64
+"""Frames under assembly that are copied from batch to batch, if they are no larger than the batch."""
+_PACKET_BITS = 48
 _REMEMBERED = (Closing.FIN, Closing.RST)
 """The endings after which a tracker remembers a connection."""
 
@@ -32,76 +57,132 @@ class FlowTable:
     `flow_of_pair` (int64) holds the flow of each numbered socket pair, CLOSED if its connection is closed,
     NO_FLOW where it is not known. `latest_syn_of_pair` (int64) is NO_SYN if no connection of the pair is
     remembered as closed. Else it holds the initial sequence number of the latest one in its lower 32 bits,
-    and above them whether the lower socket was the client; or it is UNKNOWN_SYN. `unnumbered` holds the flows
-    that have no pair, because only the scalar tracker parses the packets of their connections. `port_rows`
-    (uint16) says which row of what is counted a port has, 0 if it has none of its own. `unmet` counts the
-    open connections that the scalar tracker does not know; all of them have a pair.
+    and above them whether the lower socket was the client; or it is UNKNOWN_SYN. `closer_of_pair`
+    (int64) is then the number of the packet that closed it, else 0. `port_rows` (uint16) has the row in which
+    the bytes of each port are counted; row 0 is shared by ports that are not named. `lazy` has the open lazy
+    connections by flow, in the order in which they opened. `packet` is the number of the scalar tracker's
+    latest packet.
     """
 
     def __init__(self, tracker: Tracker) -> None:
         self.flows = Flows()
         self.flow_of_pair = np.empty(0, np.int64)
         self.latest_syn_of_pair = np.empty(0, np.int64)
-        self.unnumbered: set[int] = set()
-        self.unmet = 0
-        self._unpaired: deque[ConnectionKey] = deque()
-        """Connections that are remembered as closed, and of which no pair may be known."""
+        self.closer_of_pair = np.empty(0, np.int64)
+        self.packet = 0
         self._tracker = tracker
         self.port_rows = np.zeros(1 << 16, np.uint16)
         self.port_rows[list(tracker.port_ledgers)] = range(1, 1 + len(tracker.port_ledgers))
         self._flow_of_id: dict[bytes, int] = {}
         self._connections: dict[int, Connection] = {}
         self._pair_of_flow: dict[int, int] = {}
-        self._openings = Openings(tracker.run)
-        self._told_openings = Openings(tracker.run)
-        self._has_opened = False
+        self.lazy: dict[int, LazyConnection] = {}
+        self._opened: list[Record | LazyConnection] = []
+        self._unused = LazyConnection(tracker.run, 0, bytes(SYN.size))
+        """The entry of unused flows."""
+        self._openings: OpenedRecords | None = None
+        """A copy of `_opened`, None if connections have opened since it was made."""
         self._ordered_until = 0
+        self.half_open = 0
+        self._apart: dict[tuple[int, int], bytes] = {}
+        """Beginnings of frames that are in no batch's data, by flow and direction."""
+        self._is_apart = np.zeros((0, 2), np.bool_)
+        self._copied_at_most = MAX_COPIED
 
-    def begin_batch(self, pairs: int, previous: FrameBatchBuilder, current: FrameBatchBuilder) -> None:
-        """Prepare for `pairs` socket pairs, and copy frames under assembly from the previous batch's data.
+    def begin_batch(
+        self, count: int, pairs: NDArray[np.int64], previous: FrameBatchBuilder, current: FrameBatchBuilder
+    ) -> None:
+        """Prepare for `count` socket pairs and the next packets, whose pairs are `pairs`.
 
-        `current` holds the bytes of the batch's packets so far. Each frame gets room for its share of them,
-        so that a few large frames need not be copied again, and many take no more memory than the packets.
+        The beginnings of frames that the packets may continue are copied from the previous batch's data to
+        the current one's, which holds the bytes of the packets so far. If there are many others, they are
+        kept apart, so that each batch copies no more of them than its packets and those before touch.
         """
         self.flows.begin_batch()
-        if pairs > len(self.flow_of_pair):
-            more = np.full(2 * pairs - len(self.flow_of_pair), NO_FLOW, np.int64)
+        self._copied_at_most = MAX_COPIED
+        if count > len(self.flow_of_pair):
+            more = np.full(2 * count - len(self.flow_of_pair), NO_FLOW, np.int64)
             self.flow_of_pair = np.concatenate((self.flow_of_pair, more))
             self.latest_syn_of_pair = np.concatenate((self.latest_syn_of_pair, np.full_like(more, NO_SYN)))
-        streams = self.flows.streams
-        begun = np.argwhere(streams["filled"] > 0)
-        rows = streams[begun[:, 0], begun[:, 1]]
-        capacities = np.minimum(rows["size"], rows["filled"] + current.top // max(1, len(begun)))
-        current.reserve(int(capacities.sum()))
-        for (flow, direction), capacity in zip(begun, capacities.tolist(), strict=True):
-            row = streams[flow, direction]
-            row["start"] = current.put(previous.data[row["start"] : row["start"] + row["filled"]], capacity)
-            row["capacity"] = capacity
+            self.closer_of_pair = np.concatenate((self.closer_of_pair, np.zeros_like(more)))
+        self._copy_beginnings(pairs, previous, current)
 
-    def forget_pairs(self) -> None:
-        """Drop the numbers of all socket pairs, before they are numbered anew."""
-        self.flow_of_pair = np.empty(0, np.int64)
-        self.latest_syn_of_pair = np.empty(0, np.int64)
-        self._pair_of_flow.clear()
-        self._unpaired = deque(self._tracker.closed.keys)
+    def _copy_beginnings(
+        self, pairs: NDArray[np.int64], previous: FrameBatchBuilder, current: FrameBatchBuilder
+    ) -> None:
+        streams, used = self.flows.streams, current.top
+        if len(self._is_apart) < len(streams):
+            more = np.zeros((len(streams) - len(self._is_apart), 2), np.bool_)
+            self._is_apart = np.concatenate((self._is_apart, more))
+        # Streams of a flow that is not offloaded may say what they said when it was.
+        are_begun = (streams["filled"] > 0) & self.flows.states["offloaded"][:, np.newaxis]
+        begun = np.argwhere(are_begun & ~self._is_apart)
+        rows = streams[begun[:, 0], begun[:, 1]]
+        are_many = len(begun) > _FEW_BEGINNINGS or int(rows["filled"].sum()) > used
+        if are_many or self._apart:
+            touched = self._touched(pairs)
+            if are_many:
+                self._put_apart(begun[~touched[begun[:, 0]]], previous)
+            begun = np.argwhere(are_begun & (touched[:, np.newaxis] | ~self._is_apart))
+            rows = streams[begun[:, 0], begun[:, 1]]
+        # Each frame gets room for its share of the bytes, so that a few large frames need not be copied
+        # again, and many take no more memory than the packets.
+        capacities = np.minimum(rows["size"], rows["filled"] + used // max(1, len(begun)))
+        current.reserve(int(capacities.sum()))
+        for (flow, direction), capacity in zip(begun.tolist(), capacities.tolist(), strict=True):
+            row = streams[flow, direction]
+            apart = self._take_apart(flow, direction)
+            content = previous.data[row["start"] : row["start"] + row["filled"]] if apart is None else apart
+            row["start"], row["capacity"] = current.put(content, capacity), capacity
+
+    def _touched(self, pairs: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return for each flow whether one of the packets with these pairs belongs to it."""
+        touched = np.zeros(len(self.flows.streams), np.bool_)
+        flows = self.flow_of_pair[pairs[pairs >= 0]]
+        touched[flows[flows >= 0]] = True
+        return touched
+
+    def _put_apart(self, begun: NDArray[np.int64], previous: FrameBatchBuilder) -> None:
+        for flow, direction in begun.tolist():
+            row = self.flows.streams[flow, direction]
+            content = previous.data[row["start"] : row["start"] + row["filled"]].tobytes()
+            self._apart[flow, direction] = content
+            self._is_apart[flow, direction] = True
+
+    def _take_apart(self, flow: int, direction: int) -> bytes | None:
+        """Return the beginning of a frame that is kept apart, None if it is not."""
+        content = self._apart.pop((flow, direction), None)
+        if content is not None:
+            self._is_apart[flow, direction] = False
+        return content
+
+    def choose_pairs(self, remembered: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Number the pairs anew of open connections, and of so many that were closed last.
+
+        Returns the former numbers of these pairs, in their order, and the new number of each former one: -1
+        if it has none.
+        """
+        closed = np.flatnonzero(self.closer_of_pair)
+        if len(closed) > remembered:
+            closed = closed[np.argpartition(self.closer_of_pair[closed], -remembered)[-remembered:]]
+        pairs = np.union1d(np.flatnonzero(self.flow_of_pair >= 0), closed)
+        numbers = np.full(len(self.flow_of_pair), -1)
+        numbers[pairs] = np.arange(len(pairs))
+        self.flow_of_pair, self.closer_of_pair = self.flow_of_pair[pairs], self.closer_of_pair[pairs]
+        self.latest_syn_of_pair = self.latest_syn_of_pair[pairs]
+        self._pair_of_flow = {flow: int(numbers[pair]) for flow, pair in self._pair_of_flow.items()}
+        return pairs, numbers
 
     @property
     def open(self) -> int:
         """How many connections are open."""
-        return len(self._flow_of_id) + self.unmet
+        return len(self._flow_of_id) + len(self.lazy)
 
-    @property
-    def knows_all_pairs(self) -> bool:
-        """Whether the pairs of all connections are known, those that are open and those remembered."""
-        while self._unpaired and self._unpaired[0] not in self._tracker.closed.keys:
-            self._unpaired.popleft()
-        return not self._unpaired and len(self._pair_of_flow) == len(self._flow_of_id)
-
-    def openings(self) -> Openings:
-        """Return the records that opened the connections, by flow: one object until another one opens."""
-        if self._has_opened:
-            self._has_opened, self._told_openings = False, self._openings.copied(self._told_openings)
-        return self._told_openings
+    def openings(self) -> OpenedRecords:
+        """Return the records OPENED, by flow: one object until another connection opens."""
+        if self._openings is None:
+            self._openings = OpenedRecords(self._opened.copy())
+        return self._openings
 
     def flow_of(self, connection: Connection) -> int:
         """Return the flow of an open connection."""
@@ -126,55 +207,79 @@ class FlowTable:
         return self._connections.get(flow)
 
     def link(self, pair: int, flow: int) -> bool:
-        """Set the flow of a socket pair. Returns False if it was set already."""
+        """Set the flow of a socket pair. Returns False if it was set before."""
         if self.flow_of_pair.item(pair) == flow:
             return False
         self.flow_of_pair[pair] = flow
         self._pair_of_flow[flow] = pair
-        self.unnumbered.discard(flow)
         return True
-
-    def note_unnumbered(self, flow: int) -> None:
-        """Note that a flow's latest packet has no pair."""
-        if flow not in self._pair_of_flow:
-            self.unnumbered.add(flow)
 
     def mark_seen(self, connection: Connection, packet: int) -> int:
         """Note the number of a connection's latest packet, and return the connection's flow."""
         flow = self.flow_of(connection)
         self._connections[flow] = connection
-        self.flows.states[flow]["last_packet"] = packet
+        state = self.flows.states[flow]
+        self.half_open += connection.standing.is_half_open - self._is_half_open(flow)
+        state["standing"] = connection.standing
+        state["last_packet"] = packet
         return flow
 
-    def restore(self, connection: Connection, data: NDArray[np.uint8]) -> None:
+    def _is_half_open(self, flow: int) -> bool:
+        return Standing(int(self.flows.states[flow]["standing"])).is_half_open
+
+    def least(self, count: int) -> list[int]:
+        """Return the flows of the connections that have come least far, the one to evict first at first."""
+        states = self.flows.states
+        flows = np.flatnonzero(states["standing"])
+        order = states["standing"][flows] << _PACKET_BITS | states["last_packet"][flows]
+        if count < len(flows):
+            first = np.argpartition(order, count - 1)[:count]
+            flows, order = flows[first], order[first]
+        least: list[int] = flows[np.argsort(order)].tolist()
+        return least
+
+    def is_unspoken(self, flow: int) -> bool:
+        """Whether a flow's connection is lazy, and holds nothing that closing it would record."""
+        state = self.flows.states[flow]
+        return flow in self.lazy and bool(state["is_opening"]) and int(state["closer"]) == NOBODY
+
+    def restore(self, connection: Connection, builder: FrameBatchBuilder) -> None:
         """Copy the state of an offloaded connection back from its flow."""
-        restore(self.flows, self.flow_of(connection), connection, data)
+        flow = self.flow_of(connection)
+        for direction in (TO_BROKER, TO_CLIENT) if self._apart else ():
+            content = self._take_apart(flow, direction)
+            if content is not None:
+                self.flows.streams[flow, direction]["start"] = builder.put(content)
+        restore(self.flows, flow, connection, builder.data)
+
+    def stays(self, flow: int) -> bool:
+        """Whether a flow stays with the scalar tracker, which has processed one of its packets.
+
+        Copying a connection to its flow and back takes time for each request in flight and each byte under
+        assembly, so the scalar tracker first processes as many packets as take that long.
+        """
+        state = self.flows.states[flow]
+        if not state["stays"]:
+            return False
+        state["stays"] -= 1
+        return True
 
     def connection(self, flow: int) -> Connection:
         """Return the connection of a flow."""
         return self._connections[flow]
 
-    def opening(self, flow: int) -> Record:
-        """Return the record that opened a flow's connection."""
-        return self._openings[flow]
-
-    @property
-    def syns(self) -> SynColumns:
-        """The SYNs that compiled code has met, by flow."""
-        return self._openings.columns
-
-    def adopt(self, flow: int, connection: Connection) -> None:
-        """Set the connection of a flow that compiled code has opened, and that was unmet."""
+    def adopt(self, flow: int, connection: Connection, pair: int) -> None:
+        """Set the connection of a flow that was lazy."""
         self._connections[flow] = connection
         self._flow_of_id[connection.identity] = flow
-        self._pair_of_flow[flow] = self.syns.syns["pair"].item(flow)
-        self.unmet -= 1
+        self._pair_of_flow[flow] = pair
 
-    def note_opened(self, flows: NDArray[np.int64], columns: SynColumns) -> None:
-        """Note connections that compiled code has opened, and that are unmet so far."""
-        self._openings.note_all(flows, columns)
-        self._has_opened = True
-        self.unmet += len(flows)
+    def note_lazy(self, flows: list[int], opened: Iterable[LazyConnection]) -> None:
+        """Note the connections of flows that compiled code has opened."""
+        self._reserve(max(flows))
+        entries, lazy = self._opened, self.lazy
+        for flow, each in zip(flows, opened, strict=True):
+            entries[flow] = lazy[flow] = each
 
     def note_closed(self, flow: int, connection: Connection) -> None:
         """Note that compiled code has closed a connection. Its flow must then be released."""
@@ -182,11 +287,14 @@ class FlowTable:
 
     def offload(self, connection: Connection, lower_is_client: bool, builder: FrameBatchBuilder) -> None:
         """Copy the state of a connection to its flow, if it can be offloaded."""
+        if connection.assembled > self._copied_at_most:
+            return
         flow = self.flow_of(connection)
         port = int(self.port_rows[connection.server.port])
         begun_frames = offload(connection, self.flows, flow, lower_is_client, port)
         for direction, begun in enumerate(begun_frames or ()):
             if begun:
+                self._copied_at_most -= len(begun)
                 row = self.flows.streams[flow, direction]
                 row["start"], row["filled"], row["capacity"] = builder.put(begun), len(begun), len(begun)
 
@@ -204,18 +312,162 @@ class FlowTable:
     def _open(self, opening: Record) -> None:
         flow = self.flows.acquire()
         self._flow_of_id[opening.connection] = flow
-        self._openings.note(flow, opening)
-        self._has_opened = True
+        self._reserve(flow)
+        self._opened[flow] = opening
+
+    def _reserve(self, flow: int) -> None:
+        """Make room for the record OPENED of a flow, which is then set."""
+        missing = flow + 1 - len(self._opened)
+        if missing > 0:
+            # At least as many again, so that a flood of openings does not copy all of them each time.
+            self._opened += [self._unused] * max(missing, len(self._opened))
+        self._openings = None
 
     def _close(self, record: Record, flow: int) -> None:
         del self._flow_of_id[record.connection]
+        self.half_open -= self._is_half_open(flow)
         self.flows.release(flow)
-        connection = self._connections.pop(flow, None)
-        self.unnumbered.discard(flow)
+        self._connections.pop(flow, None)
         pair = self._pair_of_flow.pop(flow, None)
         if pair is not None:
             self.flow_of_pair[pair] = CLOSED
             if record.closing in _REMEMBERED:
                 self.latest_syn_of_pair[pair] = UNKNOWN_SYN
-        elif connection is not None and record.closing in _REMEMBERED:
-            self._unpaired.append((connection.client, connection.server))
+                self.closer_of_pair[pair] = self.packet
+
+
+class LazyConnections:
+    """Follows lazy connections from their SYN until they are adopted or remembered.
+
+    The scalar tracker does not know the open ones, nor those that have ended. `max_remembered` is how many
+    closed connections it remembers.
+    """
+
+    def __init__(self, tracker: Tracker, flow_table: FlowTable, max_remembered: int) -> None:
+        self._tracker = tracker
+        self._table = flow_table
+        self._ended: list[LazyConnection] = []
+        """Connections that have ended and are not remembered, in the order of their ends."""
+        self._max_remembered = max_remembered
+
+    def adopt(self, pair: int) -> None:
+        """Make the connection of a socket pair known to the scalar tracker."""
+        flow = self._table.flow_of_pair.item(pair)
+        if flow in self._table.lazy:
+            self._adopt(flow)
+
+    def adopted(self, flow: int) -> Connection:
+        """Return the connection of a flow, known to the scalar tracker."""
+        return self._adopt(flow) if flow in self._table.lazy else self._table.connection(flow)
+
+    def adopt_all(self) -> None:
+        """Make all open connections known to the scalar tracker, in the order in which they opened."""
+        for flow in list(self._table.lazy):
+            self._adopt(flow)
+
+    def remember_all(self) -> None:
+        """Let the scalar tracker remember the connections that have ended."""
+        ended, self._ended = self._ended, []
+        for lazy in ended:
+            self._tracker.closed.remember(*lazy.sockets, lazy.client_syn, lazy.closed_at, lazy.ends)
+
+    def note(self, changes: NDArray[np.void], packets: PacketBatch, segments: SegmentBatch) -> ChangeColumns:
+        """Note connections that compiled code has opened and closed: rows of dtype CHANGE, in their order.
+
+        Returns them as columns, whose connections are flows.
+        """
+        is_opening, rows = changes["closing"] == 0, changes["row"]
+        noted = ChangeColumns(
+            changes["flow"].astype(np.int32),
+            changes["sequence"].copy(),
+            packets.captured_at[rows],
+            packets.positions[rows],
+            changes["closing"].copy(),
+            np.where(is_opening, 0, 1 + changes["closer"]).astype(np.uint8),
+        )
+        # Flows are not used again in a batch, so those that open may be noted before those that close.
+        if is_opening.any():
+            self._open(changes[is_opening], packets, segments)
+        if not is_opening.all():
+            self._close(changes[~is_opening], noted.captured_at[~is_opening])
+        return noted
+
+    def _open(self, changes: NDArray[np.void], packets: PacketBatch, segments: SegmentBatch) -> None:
+        rows, run = changes["row"], self._tracker.run
+        said = changes["initial_sequence"], changes["sequence"]
+        seen = packets.captured_at[rows], packets.positions[rows], segments.sockets[rows]
+        syns = np.column_stack((*said, *seen)).tobytes()
+        keys = 2 * changes["pair"] + segments.forward[rows]
+        begins = range(0, len(syns), SYN.size)
+        lazy = (
+            LazyConnection(run, key, syns[begin : begin + SYN.size])
+            for key, begin in zip(keys.tolist(), begins, strict=True)
+        )
+        self._table.note_lazy(changes["flow"].tolist(), lazy)
+
+    def _close(self, changes: NDArray[np.void], closed_at: NDArray[np.int64]) -> None:
+        lazies, notifies, flows = self._table.lazy, self._tracker.notifies_ends, changes["flow"]
+        ends = self._table.flows.streams["next_sequence"][flows]
+        columns = (flows, closed_at, ends[:, 0] | ends[:, 1] << 32, changes["closed"])
+        for flow, at, numbers, closed in zip(*(column.tolist() for column in columns), strict=True):
+            if flow in lazies and not notifies:
+                lazy = lazies.pop(flow)
+                lazy.closed_at, lazy.numbers, lazy.closed = at, numbers, closed
+                self._ended.append(lazy)
+            else:
+                self._end_connection(flow, at, ends_of(numbers, closed))
+        self._table.flows.release_all(flows)
+        if len(self._ended) > 2 * self._max_remembered:
+            self._forget_earlier()
+
+    def evict(self, flows: list[int], first: int, segment: Segment) -> ChangeColumns:
+        """Close lazy connections that are half-open or silent, and return their records, from number `first`.
+
+        They are not remembered.
+        """
+        table, count = self._table, len(flows)
+        for flow in flows:
+            table.flow_of_pair[table.lazy.pop(flow).pair] = CLOSED
+        numbers = np.array(flows)
+        standings = table.flows.states["standing"][numbers]
+        for standing in np.unique(standings).tolist():
+            self._tracker.evicted[Standing(standing).shown] += int(np.count_nonzero(standings == standing))
+        table.half_open -= int(np.count_nonzero(standings < Standing.SILENT))
+        table.flows.release_all(numbers)
+        return ChangeColumns(
+            numbers.astype(np.int32),
+            np.arange(first, first + count),
+            np.full(count, segment.captured_at),
+            np.full(count, segment.position),
+            np.full(count, Closing.EVICTED, np.uint8),
+            np.full(count, Direction.NONE, np.uint8),
+        )
+
+    def choose_pairs(self) -> NDArray[np.int64]:
+        """Number the pairs anew of connections that are open or remembered. Returns their former numbers."""
+        # Twice as many as are remembered, since the ends that one packet brings are not in their order.
+        pairs, numbers = self._table.choose_pairs(2 * self._max_remembered)
+        for lazy in (*self._table.lazy.values(), *self._ended):
+            lazy.key = 2 * int(numbers[lazy.pair]) + (lazy.key & 1)
+        self._ended = [lazy for lazy in self._ended if lazy.key >= 0]
+        return pairs
+
+    def _forget_earlier(self) -> None:
+        """Forget ends that the scalar tracker would not remember: of the same sockets it keeps the latest."""
+        latest: dict[int, LazyConnection] = {}
+        for lazy in self._ended:
+            latest.pop(lazy.key, None)
+            latest[lazy.key] = lazy
+        self._ended = list(latest.values())[-self._max_remembered :]
+
+    def _end_connection(self, flow: int, closed_at: int, ends: Ends) -> None:
+        connection = self.adopted(flow)
+        settle(self._table.flows, flow, connection)
+        self._tracker.end(connection, closed_at, ends)
+        self._table.note_closed(flow, connection)
+
+    def _adopt(self, flow: int) -> Connection:
+        lazy = self._table.lazy.pop(flow)
+        connection = self._tracker.adopt(*lazy.sockets, lazy.client_syn, lazy.record)
+        self._table.adopt(flow, connection, lazy.pair)
+        return connection

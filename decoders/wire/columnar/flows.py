@@ -1,26 +1,58 @@
 """Flows: the state of connections on the fast path, in arrays that compiled code updates.
 
-Every open connection has a flow. While the flow is *offloaded* the connection's state is here, and not in the
-`Connection` that it was copied from. Only ordinary connections are offloaded: neither stream holds segments
-out of order, both framers are synchronised, and no raw SASL tokens are expected. A connection of which both
-directions are opaque, excluded, or encrypted without a key, is offloaded, too: its bytes are skipped. So is
-one whose SYN was captured and not its SYN-ACK, whose client has sent nothing, or of which one side has sent
-its FIN, behind all of its bytes. One that is decrypted is offloaded once both directions have been read.
+Every open connection has a flow, which is a row of these arrays:
+
+    state      meaning                                      next state
+    ---------  -------------------------------------------  --------------------------------------------------
+    FREE       its number may be used                       READY, in advance of connections that open; SCALAR
+                                                            when the scalar tracker opens one
+    READY      it waits for a SYN, with a ring for          OFFLOADED when compiled code opens a connection
+               requests
+    OFFLOADED  the connection's state is here               SCALAR at a packet that the fast path refuses;
+                                                            RELEASED when compiled code closes the connection
+    SCALAR     the connection's state is in a `Connection`  OFFLOADED when its traffic is ordinary again, and
+                                                            after as many packets as a copy takes (`stays`);
+                                                            RELEASED when the scalar tracker closes it
+    RELEASED   the connection is closed                     FREE when the next batch begins: records of this
+                                                            batch still name the number
+
+Only ordinary connections are offloaded: no stream holds segments out of order. These fields of FLOW say what
+is awaited next. If anything else comes, the flow becomes SCALAR:
+
+    field           the connection                                    next
+    --------------  ------------------------------------------------  ----------------------------------------
+    awaits_syn_ack  is known by its SYN alone                         is_opening at the SYN-ACK
+    is_opening      has a client that has not sent anything           none of these, at a plausible first
+                                                                      request
+    none of these   has synchronised framers in both directions, and  closer at a FIN
+                    expects no raw SASL tokens
+    is_opaque       is skipped: another protocol, excluded            closer at a FIN
+                    (is_excluded) or without a key (is_encrypted)
+    is_tls          is decrypted, and both directions have been read  none
+    closer          has a side that sent its FIN behind all its       RELEASED at the other FIN, unless
+                    bytes                                             is_opaque
+
+A RST behind all bytes releases the flow, too, unless it awaits_syn_ack, is_opaque or is_tls.
+
+The requests in flight of all flows are in ring buffers that share one array.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.wire.columnar.in_flight import MIN_SLOTS, InFlightRings, ring_size, slots_of_ring
+from decoders.compilation import inlined
 
 UNSET = -1
 """The size of a frame whose prefix is incomplete; the end of an ApiVersions response that does not exist."""
 TO_BROKER, TO_CLIENT = 0, 1
-"""The two columns of `Flows.streams`."""
+"""The columns of `Flows.streams`."""
 NOBODY = -1
-"""The closer of a flow of which no side has sent a FIN."""
+"""The `closer` of a flow as long as no side has sent a FIN."""
 NO_SYN = -1
 _MIN_FLOWS = 64
 READY = np.dtype([("flow", np.int64), ("ring", np.int64)])
@@ -74,19 +106,22 @@ FLOW = np.dtype(
         ("last_packet", np.int64),
         ("held", np.int64),
         ("port", np.int64),
+        ("standing", np.int64),
+        ("stays", np.int64),
         *BYTE_COUNTS,
     ]
 )
 """One connection. Times are nanoseconds since the epoch, sizes are bytes.
 
 `last_packet` is the number of the latest packet, `held` is `Connection.held`, `turn` is a `Turn`, `port` is
-the row in which bytes of the server's port are counted. `closer` is the direction that was closed by a FIN,
-NOBODY if none was, and `closer_had` the offset up to which its sender had received the other one.
-`initial_sequence` is the sequence number of the client's SYN, NO_SYN if that was not captured. The byte
-counts begin at 0 when the flow is offloaded.
+the row in which bytes of the server's port are counted. `standing` is a `Standing`, 0 in flows without a
+connection. `closer` is the direction that was closed by a FIN, NOBODY if none was, and `closer_had` the
+offset up to which its sender had received the other one. `initial_sequence` is the sequence number of the
+client's SYN, NO_SYN if that was not captured. The byte counts begin at 0 when the flow is offloaded. `stays`
+is how many more packets of a SCALAR flow the scalar tracker processes before the flow may be offloaded again.
 
 The flow has `in_flight` requests in flight, in slots of its ring from number `first_in_flight` on. The slot
-before the first free one holds the latest request, even if it was responded to; its sequence is NO_RECORD if
+before the first free one holds the latest request, even if it has its response; its sequence is NO_RECORD if
 there was none. Therefore one slot always stays free. No request in flight has a correlation ID above
 `highest_id`, nor has the latest request.
 """
@@ -116,6 +151,18 @@ captured are at `start` of the batch's data, where `capacity` bytes are reserved
 those of the segment with the first byte of the length prefix. `number` is that of the next TLS record, of
 which `held` bytes were captured, in so many `pieces`.
 """
+MIN_SLOTS = 16
+_MIN_RINGS = 64
+IN_FLIGHT = np.dtype(
+    [
+        ("sequence", np.int64),
+        ("correlation_id", np.int32),
+        ("api_key", np.int16),
+        ("api_version", np.int16),
+        ("captured_at", np.int64),
+    ]
+)
+"""A request in flight: the fields of `RequestInFlight`."""
 
 
 class Flows:
@@ -146,24 +193,16 @@ class Flows:
 
     def acquire(self) -> int:
         """Return the number of a new flow, which is not offloaded."""
-        if self._free:
-            return self._free.pop()
-        return self._append(1)
+        return int(self._acquire_all(1)[0])
 
     def _acquire_all(self, count: int) -> NDArray[np.int64]:
-        """Return the numbers of new flows."""
+        """Return the numbers of new flows: free ones, then some that were never used."""
         kept = max(0, len(self._free) - count)
         taken, self._free[kept:] = self._free[kept:], []
-        missing = count - len(taken)
-        begin = self._append(missing)
-        return np.concatenate((np.array(taken, np.int64), np.arange(begin, begin + missing)))
-
-    def _append(self, count: int) -> int:
-        """Take flows that were never used, and return the number of the first."""
-        begin, self._used = self._used, self._used + count
+        begin, self._used = self._used, self._used + count - len(taken)
         while self._used > len(self.states):
             self.states, self.streams = _doubled(self.states), _doubled(self.streams)
-        return begin
+        return np.concatenate((np.array(taken, np.int64), np.arange(begin, self._used)))
 
     def make_ready(self, count: int) -> None:
         """Make at least `count` flows ready."""
@@ -185,10 +224,7 @@ class Flows:
 
     def release(self, flow: int) -> None:
         """Clear a flow whose connection is closed."""
-        self.release_ring(flow)
-        self.states[flow] = np.zeros((), FLOW)
-        self.streams[flow] = np.zeros((), STREAM)
-        self._released.append(flow)
+        self.release_all(np.array([flow]))
 
     def acquire_ring(self, in_flight: int) -> tuple[int, int]:
         """Return a ring with slots for `in_flight` requests, and its size."""
@@ -196,7 +232,7 @@ class Flows:
         return self.rings.acquire(size), size
 
     def release_ring(self, flow: int) -> None:
-        """Release the ring of a flow that is not offloaded any more."""
+        """Release the ring of a flow that leaves the state OFFLOADED."""
         state = self.states[flow]
         self.rings.release(int(state["ring"]), int(state["ring_size"]))
         state["ring"] = state["ring_size"] = 0
@@ -217,3 +253,63 @@ class Flows:
 
 def _doubled(array: NDArray[np.void]) -> NDArray[np.void]:
     return np.concatenate((array, np.zeros_like(array)))
+
+
+class InFlightRings:
+    """Rings of different sizes, all powers of two, in one array `slots` of dtype IN_FLIGHT.
+
+    A ring is identified by the index of its first slot.
+    """
+
+    def __init__(self) -> None:
+        self.slots = np.zeros(_MIN_RINGS * MIN_SLOTS, IN_FLIGHT)
+        self._top = 0
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+
+    def acquire(self, size: int) -> int:
+        """Return a ring of `size` slots."""
+        if self._free[size]:
+            return self._free[size].pop()
+        return self._append(size)
+
+    def acquire_all(self, size: int, count: int) -> NDArray[np.int64]:
+        """Return `count` rings of `size` slots."""
+        free = self._free[size]
+        kept = max(0, len(free) - count)
+        taken, free[kept:] = free[kept:], []
+        missing = count - len(taken)
+        begin = self._append(size * missing)
+        return np.concatenate((np.array(taken, np.int64), begin + size * np.arange(missing)))
+
+    def _append(self, slots: int) -> int:
+        """Take slots that were never used, and return the first."""
+        begin, self._top = self._top, self._top + slots
+        while self._top > len(self.slots):
+            self.slots = np.concatenate((self.slots, np.zeros_like(self.slots)))
+        return begin
+
+    def release(self, begin: int, size: int) -> None:
+        """Make a ring available again."""
+        if size:
+            self._free[size].append(begin)
+
+    def release_all(self, begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> None:
+        """Make rings available again."""
+        for size in np.unique(sizes[sizes > 0]).tolist():
+            self._free[size] += begins[sizes == size].tolist()
+
+
+def ring_size(in_flight: int) -> int:
+    """Return the size of a ring for `in_flight` requests and the one before them, with room for more."""
+    return max(MIN_SLOTS, 1 << (in_flight + 1).bit_length())
+
+
+def slots_of_ring(begin: int, size: int, first: int, count: int) -> NDArray[np.int64]:
+    """Return the indices in the array of `count` slots of a ring, from slot number `first` on."""
+    return begin + (np.arange(first, first + count) & (size - 1))
+
+
+@inlined
+def slot_of(flow: Any, number: int) -> Any:
+    """Return the index in the array of a slot of a flow's ring. Slot numbers wrap around the ring."""
+    return flow.ring + (number & (flow.ring_size - 1))

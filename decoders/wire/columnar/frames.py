@@ -1,4 +1,4 @@
-"""Frames as columns: what a batch of packets completes, instead of one `Record` per frame."""
+"""Frames as columns, which a batch of packets completes, instead of one `Record` per frame."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ class FrameBatch:
 class FrameBatchBuilder:
     """Builds a `FrameBatch`. The first `rows` rows of `columns` and `top` bytes of `data` are used.
 
-    `events` are the records of other kinds than frames, without what `changes` tells.
+    `events` are the records of other kinds than frames; `changes` has the openings and closings of compiled
+    code.
     """
 
     def __init__(self, data: NDArray[np.uint8], top: int, rows: int) -> None:

@@ -1,30 +1,62 @@
-"""Copies a connection's state from `Connection` to its flow, where it is ordinary, and back.
+"""Copies a connection's state from `Connection` to its flow, if it is ordinary, and back.
 
-No other file knows both forms. A connection whose state a flow has no field for cannot be offloaded.
+No other file knows both forms. A connection stays scalar as long as a flow has no field for its state. The
+bytes that the fast path counts go to the ledgers: those of a port after each batch, those of a flow when it
+is restored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import NO_RECORD, Direction
-from decoders.wire.assembly import AssemblySnapshot
-from decoders.wire.columnar.flows import BYTE_COUNTS, FLOW, NO_SYN, NOBODY, STREAM, UNSET, Flows
-from decoders.wire.columnar.in_flight import ring_size, slots_of_ring
+from decoders.wire.columnar.fast_path_state import PORT_BYTES
+from decoders.wire.columnar.flows import (
+    BYTE_COUNTS,
+    FLOW,
+    NO_SYN,
+    NOBODY,
+    STREAM,
+    UNSET,
+    Flows,
+    ring_size,
+    slots_of_ring,
+)
 from decoders.wire.connection import Connection, ConnectionSnapshot
-from decoders.wire.decrypted import RecordsSnapshot
+from decoders.wire.decryption import RecordsSnapshot
+from decoders.wire.eviction import Standing
+from decoders.wire.framing import AssemblySnapshot
 from decoders.wire.kafka_layer import KafkaLayerSnapshot
-from decoders.wire.latest_api_versions import ApiVersionsResponse
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.pairing import RequestInFlight, RequestsInFlight, RequestsInFlightSnapshot, Turn
+from decoders.wire.pairing import (
+    ApiVersionsResponse,
+    RequestInFlight,
+    RequestsInFlight,
+    RequestsInFlightSnapshot,
+    Turn,
+)
 from decoders.wire.stream import StreamSnapshot
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
 _NO_REQUEST = RequestInFlight(NO_RECORD, 0, 0, 0, 0)
 _NO_STREAM = StreamSnapshot(0, 0)
+_SKIPPED = {
+    "after_hole": SkipReason.AFTER_HOLE,
+    "duplicate": SkipReason.DUPLICATE,
+    "opaque": SkipReason.OPAQUE,
+    "excluded": SkipReason.EXCLUDED,
+    "encrypted": SkipReason.ENCRYPTED,
+    "tls": SkipReason.TLS,
+}
+"""The reason why bytes are skipped, by the field that counts them."""
+_REQUESTS_A_PACKET = 32
+_BYTES_A_PACKET = 128 * 1024
+"""Requests in flight, and bytes under assembly, that take about as long to copy to a flow and back as the
+scalar tracker takes for a packet."""
 _NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS)
 
 
@@ -35,15 +67,13 @@ def offload(
 
     `port` is the row in which bytes of the server's port are counted.
 
-    Returns for each direction the bytes of the frame under assembly. The flow's streams say that none of them
-    is there, until the caller has copied them to the batch's data.
+    Returns for each direction the bytes of the frame under assembly. The caller must copy them to the batch's
+    data; until then the flow's streams say that there are none.
     """
     if not connection.can_be_offloaded:
         return None
     snapshot = connection.snapshot()
     kafka, in_flight, records = snapshot.kafka, snapshot.kafka.in_flight, snapshot.records
-    if not _fits(in_flight):
-        return None
     api_versions = kafka.api_versions or ApiVersionsResponse(UNSET, 0, awaited_alone=False)
     flows.states[flow] = (
         True,
@@ -62,7 +92,7 @@ def offload(
         api_versions.awaited_alone,
         in_flight.turn,
         *_closer(snapshot),
-        NO_SYN if connection.opening is None else connection.opening.sequence,
+        NO_SYN if connection.client_syn is None else connection.client_syn.sequence,
         *_fill_ring(flows, in_flight),
         in_flight.last_before_loss,
         api_versions.end,
@@ -72,6 +102,8 @@ def offload(
         flows.states[flow]["last_packet"],
         snapshot.counted_held,
         port,
+        snapshot.standing,
+        0,
         *_NO_BYTES_COUNTED,
     )
     assembled = []
@@ -89,12 +121,13 @@ def offload(
 def opened() -> tuple[NDArray[np.void], NDArray[np.void]]:
     """Return the state of a connection of which only the SYN was captured, and that of its streams.
 
-    Both have shape (1,). What the SYN says is 0 in them, and they name no ring.
+    Both have shape (1,). The numbers of the SYN and the ring are 0.
     """
     state, stream = np.zeros(1, FLOW), np.zeros(1, STREAM)
     in_flight = RequestsInFlight().snapshot()
     state["offloaded"] = state["awaits_syn_ack"] = state["is_opening"] = True
     state["ids_repeat"], state["in_order"] = in_flight.ids_repeat, in_flight.in_order
+    state["standing"] = Standing.UNANSWERED
     state["turn"], state["last_before_loss"] = in_flight.turn, in_flight.last_before_loss
     state["closer"], state["api_versions_end"], state["ring_size"] = NOBODY, UNSET, ring_size(0)
     stream["size"] = UNSET
@@ -106,10 +139,6 @@ def _closer(snapshot: ConnectionSnapshot) -> tuple[int, int]:
     for direction, had in snapshot.closers.items():
         return _DIRECTIONS.index(direction), had
     return NOBODY, 0
-
-
-def _fits(in_flight: RequestsInFlightSnapshot) -> bool:
-    return not in_flight.requests or in_flight.requests[-1] is in_flight.latest
 
 
 def _fill_ring(flows: Flows, in_flight: RequestsInFlightSnapshot) -> tuple[int, ...]:
@@ -134,11 +163,12 @@ def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple
 def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.uint8]) -> None:
     """Copy an offloaded flow's state back to its connection; `data` holds the frames under assembly.
 
-    What is held of TLS records must be copied before.
+    The held bytes of TLS records must be copied before.
     """
     state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
     in_flight = _requests_in_flight(state, flows)
     flows.states[flow]["offloaded"] = False
+    flows.states[flow]["stays"] = _stays(state["in_flight"], int(flows.streams[flow]["filled"].sum()))
     flows.release_ring(flow)
     begun = _DIRECTIONS[:1] if state["awaits_syn_ack"] else _DIRECTIONS
     rows = dict(zip(begun, flows.streams[flow], strict=False))
@@ -160,11 +190,17 @@ def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.ui
         each: StreamSnapshot(int(row["next"]), int(row["next_sequence"]), each in closers)
         for each, row in rows.items()
     }
-    seen = (state["last_seen_at"], state["last_position"], state["held"])
+    standing = Standing(state["standing"])
+    seen = (state["last_seen_at"], state["last_position"], standing, state["held"])
     connection.restore(
         ConnectionSnapshot(*seen, streams, closers, kafka, records), has_new_frames=state["has_new_frames"]
     )
     _count(connection.ledger, state)
+
+
+def _stays(in_flight: int, assembled: int) -> int:
+    """Return how many packets the scalar tracker must process before copying is worth its time again."""
+    return in_flight // _REQUESTS_A_PACKET + assembled // _BYTES_A_PACKET
 
 
 def _records(state: dict[str, Any], rows: dict[Direction, np.void]) -> RecordsSnapshot:
@@ -175,21 +211,14 @@ def _records(state: dict[str, Any], rows: dict[Direction, np.void]) -> RecordsSn
 
 
 def settle(flows: Flows, flow: int, connection: Connection) -> None:
-    """Count what a flow counted for its connection, which has ended."""
+    """Add the bytes that a flow counted to the ledger of its connection, which has ended."""
     state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
     _count(connection.ledger, state)
 
 
 def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
-    """Add the bytes that a flow counted to its connection's ledger; the tracker has them already."""
-    skipped = {
-        SkipReason.AFTER_HOLE: counted["after_hole"],
-        SkipReason.DUPLICATE: counted["duplicate"],
-        SkipReason.OPAQUE: counted["opaque"],
-        SkipReason.EXCLUDED: counted["excluded"],
-        SkipReason.ENCRYPTED: counted["encrypted"],
-        SkipReason.TLS: counted["tls"],
-    }
+    """Add the bytes that a flow counted to its connection's ledger. Those of port and tracker have them."""
+    skipped = {reason: counted[field] for field, reason in _SKIPPED.items()}
     ledger.captured += counted["captured"]
     ledger.framed += counted["framed"]
     ledger.lost += counted["lost"]
@@ -216,3 +245,14 @@ def _frame(row: np.void, data: NDArray[np.uint8]) -> AssemblySnapshot | None:
     if prefix_length:
         return AssemblySnapshot(None, int(row["prefix"]).to_bytes(prefix_length), 0, *first)
     return None
+
+
+def add_counts(counts: NDArray[np.void], ledgers: Iterable[Ledger]) -> None:
+    """Add each row, of dtype PORT_BYTES, to the ledger at the same place, and set all rows to zero."""
+    for ledger, row in zip(ledgers, counts, strict=True):
+        ledger.capture(int(row["captured"]))
+        ledger.frame(int(row["framed"]))
+        ledger.lose(int(row["lost"]))
+        for field, reason in _SKIPPED.items():
+            ledger.skip(reason, int(row[field]))
+    counts[:] = np.zeros((), PORT_BYTES)

@@ -1,19 +1,26 @@
-"""Packets → TCP segments, as columns: the headers of the link, IP and TCP layers.
+"""Packets → TCP segments, as columns, and the socket pair of each segment: the key by which a flow is found.
 
-The compiled code parses the headers that nearly all packets have. Other packets are left to
-`decoders.wire.segment`, which parses more headers and returns a reason for each packet that it skips.
+Compiled code parses the headers of the link, IP and TCP layers that nearly all packets have. Other packets
+are left to `decoders.wire.segment`, which parses more headers and returns a reason for each packet that it
+skips.
+
+Socket pairs are numbered by a hash table with open addressing and linear probing. Pairs are only added, never
+removed; the tracker begins a new table when most of their connections are closed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
+from decoders.keyed_hash import HashKeys, first_slot, hashed
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.segment import LinkType
+from decoders.wire.segment import LinkType, Segment, SocketAddress
+from decoders.wire.stream import SEQUENCE_SPACE
 
 SOCKET_WORDS = 5
 """int64 words that identify two sockets: two for each address, one for the IP version and both ports."""
@@ -26,6 +33,13 @@ _BSD_IP_FAMILIES = (2, 10, 24, 28, 30)
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _VLAN, _SERVICE_VLAN = 0x8100, 0x88A8
 _PROTOCOL_TCP = 6
+UNWATCHED = -1
+NO_SEGMENT = -2
+"""Instead of a pair's number: no port is watched, or the packet has no segment."""
+_FREE = -1
+_MIN_SLOTS = 1024
+_WORD = (1 << 64) - 1
+"""The mask that makes an int64 word unsigned."""
 
 
 class SegmentBatch(NamedTuple):
@@ -175,3 +189,167 @@ def _read(packets: PacketBatch, segments: SegmentBatch) -> None:
         segments.starts[row] = payload
         segments.ends[row] = payload_end
         segments.missing[row] = datagram_end - payload_end
+
+
+class _PairTable(NamedTuple):
+    """The number of the pair in each slot, _FREE if there is none, and the socket words of each pair."""
+
+    keys: HashKeys
+    slots: NDArray[np.int64]
+    words: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, keys: HashKeys, slots: int) -> _PairTable:
+        """Make a table for at most half as many pairs as slots."""
+        return cls(keys, np.full(slots, _FREE), np.empty((slots // 2, SOCKET_WORDS), np.int64))
+
+
+class SocketPairs:
+    """Numbers every socket pair with a watched port, from 0, in the order in which they appear."""
+
+    def __init__(self, watched: NDArray[np.bool_], keys: HashKeys) -> None:
+        """Watch the ports for which `watched`, of shape (65536,), is true."""
+        self.count = 0
+        self._watched, self._keys = watched, keys
+        self._table = _PairTable.empty(keys, _MIN_SLOTS)
+
+    def number(self, segments: SegmentBatch) -> NDArray[np.int64]:
+        """Return each segment's pair (int64), UNWATCHED if no port is watched, NO_SEGMENT if not parsed."""
+        pairs = np.empty(len(segments.parsed), np.int64)
+        # Every segment may have a new pair.
+        slots = len(self._table.slots)
+        while slots < 2 * (self.count + len(pairs)):
+            slots *= 2
+        if slots > len(self._table.slots):
+            larger = _PairTable.empty(self._keys, slots)
+            _enter(larger, self._table.words[: self.count])
+            self._table = larger
+        self.count = int(_number_pairs(self._table, self.count, segments, self._watched, pairs))
+        return pairs
+
+    def chosen(self, pairs: NDArray[np.int64]) -> SocketPairs:
+        """Return these pairs, numbered anew in this order."""
+        chosen = SocketPairs(self._watched, self._keys)
+        slots = len(chosen._table.slots)
+        while slots < 2 * len(pairs):
+            slots *= 2
+        chosen._table, chosen.count = _PairTable.empty(self._keys, slots), len(pairs)
+        _enter(chosen._table, self._table.words[pairs])
+        return chosen
+
+
+def sockets_of(words: Sequence[int]) -> tuple[SocketAddress, SocketAddress]:
+    """Return the lower and the upper socket of the words that `SegmentBatch` has for them."""
+    lower_high, lower, upper_high, upper, last = words
+    addresses: tuple[bytes, bytes]
+    if last >> 32 == 4:
+        addresses = lower.to_bytes(4), upper.to_bytes(4)
+    else:
+        addresses = (
+            ((lower_high & _WORD) << 64 | lower & _WORD).to_bytes(16),
+            ((upper_high & _WORD) << 64 | upper & _WORD).to_bytes(16),
+        )
+    return SocketAddress(addresses[0], last >> 16 & 0xFFFF), SocketAddress(addresses[1], last & 0xFFFF)
+
+
+def words_of(one: SocketAddress, other: SocketAddress) -> NDArray[np.int64]:
+    """Return the words that `SegmentBatch` has for two sockets, shape (SOCKET_WORDS,)."""
+    (*lower, lower_port), (*upper, upper_port) = sorted((_order(one), _order(other)))
+    version = 4 if len(one.address) == 4 else 6
+    return np.array([*lower, *upper, version << 32 | lower_port << 16 | upper_port], np.int64)
+
+
+def _order(socket: SocketAddress) -> tuple[int, int, int]:
+    """Return the numbers by which the lower one of two sockets is found."""
+    return (*_halves(socket.address), socket.port)
+
+
+def _halves(address: bytes) -> tuple[int, int]:
+    """Return the upper and the lower half of an address, as signed numbers if it is one of IPv6."""
+    if len(address) == 4:
+        return 0, int.from_bytes(address)
+    return int.from_bytes(address[:8], signed=True), int.from_bytes(address[8:], signed=True)
+
+
+@inlined
+def _slot(table: _PairTable, sockets: Any) -> Any:
+    """Return the slot that holds a pair, or the free slot for it."""
+    value = hashed(table.keys, np.uint64(0), sockets, SOCKET_WORDS)
+    last = len(table.slots) - 1
+    slot = np.int64(first_slot(value, len(table.slots)))
+    while table.slots[slot] != _FREE:
+        known = table.words[table.slots[slot]]
+        different = np.int64(0)
+        for index in range(SOCKET_WORDS):
+            different |= known[index] ^ sockets[index]
+        if different == 0:
+            break
+        slot = (slot + 1) & last
+    return slot
+
+
+@inlined
+def _add(table: _PairTable, slot: int, pair: int, sockets: Any) -> None:
+    table.slots[slot] = pair
+    for index in range(SOCKET_WORDS):
+        table.words[pair, index] = sockets[index]
+
+
+@compiled(None)
+def _enter(table: _PairTable, words: Any) -> None:
+    """Add pairs, all different, to an empty table."""
+    for pair in range(len(words)):
+        _add(table, _slot(table, words[pair]), pair, words[pair])
+
+
+@compiled(None)
+def _number_pairs(table: _PairTable, count: int, segments: SegmentBatch, watched: Any, pairs: Any) -> Any:
+    """Write the number of each row's pair to `pairs`, and return how many pairs the table has."""
+    for row in range(len(pairs)):
+        sockets = segments.sockets[row]
+        if not segments.parsed[row]:
+            pairs[row] = NO_SEGMENT
+        elif not (watched[sockets[4] >> 16 & 0xFFFF] or watched[sockets[4] & 0xFFFF]):
+            pairs[row] = UNWATCHED
+        else:
+            slot = _slot(table, sockets)
+            if table.slots[slot] == _FREE:
+                _add(table, slot, count, sockets)
+                count += 1
+            pairs[row] = table.slots[slot]
+    return count
+
+
+def put_segment(packets: PacketBatch, segments: SegmentBatch, row: int, segment: Segment, at: int) -> None:
+    """Write a segment that compiled code does not parse; `at` is the offset of its payload in the packet."""
+    segments.parsed[row] = True
+    segments.sockets[row] = words_of(segment.source, segment.destination)
+    segments.forward[row] = _order(segment.source) < _order(segment.destination)
+    segments.sequences[row], segments.acknowledgments[row] = segment.sequence, segment.acknowledgment
+    segments.flags[row], segments.missing[row] = segment.flags, segment.missing
+    segments.starts[row] = packets.starts[row] + at
+    segments.ends[row] = segments.starts[row] + len(segment.payload)
+
+
+def scalar_segment(packets: PacketBatch, segments: SegmentBatch, row: int) -> Segment:
+    """Return the segment of a `parsed` row, equal to the one that `read_segment` returns for the packet."""
+    lower, upper = sockets_of(segments.sockets[row].tolist())
+    source, destination = (lower, upper) if segments.forward.item(row) else (upper, lower)
+    return Segment(
+        source,
+        destination,
+        segments.sequences.item(row),
+        segments.acknowledgments.item(row),
+        segments.flags.item(row),
+        packets.data[segments.starts.item(row) : segments.ends.item(row)].tobytes(),
+        segments.missing.item(row),
+        packets.captured_at.item(row),
+        packets.positions.item(row),
+    )
+
+
+@inlined
+def distance(number: Any, origin: Any) -> Any:
+    """Return how far a 32-bit sequence number is ahead of another; negative if it is behind."""
+    ahead = (number - origin) & (SEQUENCE_SPACE - 1)
+    return ahead - SEQUENCE_SPACE if ahead >= SEQUENCE_SPACE // 2 else ahead

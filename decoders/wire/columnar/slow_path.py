@@ -1,29 +1,28 @@
 """The slow path: the scalar tracker processes the packets that are out of the ordinary.
 
-Before that, the connections that a packet may concern get their state back from their flows. Afterwards the
-packet's connection is offloaded, if its traffic is ordinary again.
+Before it does, the connections that a packet may concern get their state back from their flows. Afterwards
+the packet's connection is offloaded if its traffic is ordinary again.
 """
 
 from __future__ import annotations
 
-from itertools import dropwhile
+from collections.abc import Iterable, Iterator
+from itertools import dropwhile, groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Record
 from decoders.retention import KEPT_FOR
-from decoders.wire.columnar.flow_table import FlowTable
+from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
 from decoders.wire.columnar.frames import FrameBatchBuilder
-from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.scalar_segment import scalar_segment
-from decoders.wire.columnar.segments import SegmentBatch
-from decoders.wire.columnar.socket_pairs import SocketPairs
+from decoders.wire.columnar.segments import SegmentBatch, scalar_segment
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
+from decoders.wire.eviction import evicted_at_once, max_half_open
 from decoders.wire.pairing import IN_FLIGHT_COST
-from decoders.wire.segment import Segment, read_segment
+from decoders.wire.segment import Segment
 from decoders.wire.tracker import Tracker
 
 LATEST_TIME = np.iinfo(np.int64).max
@@ -31,6 +30,8 @@ LATEST_TIME = np.iinfo(np.int64).max
 
 class SlowPath:
     """Processes single packets of a batch. `begin_batch` must be called before any is.
+
+    `rows` are the packets that it has processed of the batch.
 
     `totals` has dtype TOTALS. `max_connections` and `max_held` are those of the scalar tracker.
     """
@@ -50,9 +51,11 @@ class SlowPath:
         self._flow_table = flow_table
         self._lazy = lazy
         self._tls = tls
-        # To look a field up takes longer than to read it, and each packet here needs them all.
-        names = ("packets", "earliest", "held", "waits_until")
-        self._first_packet, self._earliest, self._held, self._waits_until = (totals[name] for name in names)
+        # Looking a field up takes longer than reading it, and each packet needs all of them.
+        self._first_packet, self._next_sequence = totals["packets"], totals["next_sequence"]
+        self._earliest, self._held, self._waits_until = (
+            totals[name] for name in ("earliest", "held", "waits_until")
+        )
         self._max_connections = max_connections
         self._max_held = max_held
 
@@ -61,65 +64,65 @@ class SlowPath:
         packets: PacketBatch,
         segments: SegmentBatch,
         pairs: NDArray[np.int64],
-        socket_pairs: SocketPairs,
         builder: FrameBatchBuilder,
     ) -> None:
         """Take over the packets of a batch, their segments and socket pairs, and where frames are added."""
         self._packets = packets
         self._segments = segments
         self._pairs = pairs
-        self._socket_pairs = socket_pairs
         self._builder = builder
+        self.rows: list[int] = []
 
     def run(self, row: int) -> bool:
-        """Process a packet. Returns False if it belongs to a flow that was not linked to its pair so far.
+        """Process a packet. Returns False if it belongs to a flow that was not linked to its pair before.
 
         Such a flow may be offloaded, so the fast path tries the packet again.
         """
         pair = self._pairs.item(row)
-        segment = self._segment(row, pair)
-        at = pair if pair >= 0 else self._socket_pairs.find(segment.source, segment.destination)
-        if at >= 0:
-            self._lazy.adopt(at)
+        self.rows.append(row)
+        segment = scalar_segment(self._packets, self._segments, row)
+        self._flow_table.packet = self._first_packet.item() + row
+        if pair >= 0:
+            self._lazy.adopt(pair)
         connection = self._flow_table.linked(pair) or self._tracker.find(segment)
         if connection is not None:
-            if pair >= 0 and self._flow_table.link(pair, self._flow_table.flow_of(connection)):
+            if self._flow_table.link(pair, self._flow_table.flow_of(connection)):
                 return False
             self._restore(connection)
-        self._prepare_closings(segment, is_new=connection is None)
+        self._prepare_closings(segment)
         self._process(segment, connection)
         if connection is None or connection.is_closed:
             connection = self._tracker.find(segment)
         if connection is not None:
-            flow = self._flow_table.mark_seen(connection, self._first_packet.item() + row)
-            if pair >= 0:
-                self._flow_table.link(pair, flow)
-                lower_is_client = self._segments.forward.item(row) == (segment.source == connection.client)
-                if connection.decryption is None:
-                    self._flow_table.offload(connection, lower_is_client, self._builder)
-                elif connection.can_be_offloaded:
-                    self._tls.note(flow, connection, lower_is_client=lower_is_client)
-            else:
-                self._flow_table.note_unnumbered(flow)
+            flow = self._flow_table.mark_seen(connection, self._flow_table.packet)
+            self._flow_table.link(pair, flow)
+            lower_is_client = self._segments.forward.item(row) == (segment.source == connection.client)
+            if self._flow_table.stays(flow):
+                return True
+            if connection.decryption is None:
+                self._flow_table.offload(connection, lower_is_client, self._builder)
+            elif connection.can_be_offloaded:
+                self._tls.note(flow, connection, lower_is_client=lower_is_client)
         return True
 
     def stay(self, row: int, end: int) -> int:
         """Process packets up to a row while their connections are not offloaded, and return the next row.
 
-        The fast path would refuse each of them. To enter it takes longer than to process one of TLS.
+        The fast path would refuse each of them, and entering it takes longer than processing one packet of
+        TLS.
         """
         while row < end and self._is_refused(row) and self.run(row):
             row += 1
         return row
 
     def try_keys(self) -> None:
-        """Go on with connections whose secrets have become known since the latest batch."""
+        """Decrypt what is held of connections whose secrets have become known since the latest batch."""
         self._tracker.held = int(self._held[0])
         self._add_records(self._tracker.try_keys())
         self._note_held()
 
     def finish(self) -> None:
-        """Add what the scalar tracker still holds at the end of the source."""
+        """Add the records of all bytes that the scalar tracker holds at the end of the source."""
         self.restore_order()
         self.restore_all()
         self._add_records(self._tracker.finish())
@@ -132,23 +135,36 @@ class SlowPath:
     def restore_all(self) -> None:
         """Copy the state of all connections that the scalar tracker knows back from their flows."""
         for connection in self._tracker.connections:
-            # The one that a segment opens has no flow before the segment is processed.
+            # A connection that the current segment opens has no flow yet.
             if self._flow_table.has_flow(connection):
                 self._restore(connection)
 
-    def _segment(self, row: int, pair: int) -> Segment:
-        if pair >= 0:
-            return scalar_segment(self._packets, self._segments, row)
-        segment = read_segment(self._packets.packet(row))
-        assert isinstance(segment, Segment)
-        return segment
+    def make_room(self, segment: Segment) -> Iterator[Record]:
+        """Evict the connections that have come least far, if there is no room for another one.
+
+        Nearly all that a flood opens are lazy and hold nothing: their ends are columns.
+        """
+        table, most = self._flow_table, self._max_connections
+        if table.open < most and table.half_open < max_half_open(most):
+            return
+        for unspoken, group in groupby(table.least(evicted_at_once(most)), table.is_unspoken):
+            flows = list(group)
+            if unspoken and not self._tracker.notifies_ends:
+                first = self._next_sequence.item()
+                self._next_sequence[0] += len(flows)
+                self._builder.changes.append(self._lazy.evict(flows, first, segment))
+                continue
+            for flow in flows:
+                connection = self._lazy.adopted(flow)
+                self._restore(connection)
+                yield from self._tracker.evict(connection, segment)
 
     def _restore(self, connection: Connection) -> None:
         """Copy the state of a connection back from its flow, if it is offloaded."""
         flow = self._flow_table.flow_of(connection)
         if self._flow_table.flows.states[flow]["offloaded"]:
             self._tls.restore(flow)
-            self._flow_table.restore(connection, self._builder.data)
+            self._flow_table.restore(connection, self._builder)
 
     def _process(self, segment: Segment, known: Connection | None) -> None:
         self._tracker.held = self._held.item()
@@ -156,7 +172,7 @@ class SlowPath:
         self._note_held()
 
     def _note_held(self) -> None:
-        """Note for the fast path what connections hold, and until when they wait."""
+        """Pass to the fast path how much connections hold, and until when they wait."""
         self._held[0] = self._tracker.held
         until = self._tracker.waits_until
         self._waits_until[0] = LATEST_TIME if until is None else until
@@ -169,19 +185,17 @@ class SlowPath:
         flow = self._flow_table.flow_of_pair.item(pair)
         return flow >= 0 and not self._flow_table.flows.states[flow]["offloaded"]
 
-    def _prepare_closings(self, segment: Segment, *, is_new: bool) -> None:
+    def _prepare_closings(self, segment: Segment) -> None:
         """Restore the connections that the scalar tracker may close before it processes a segment.
 
-        If all may come to hold too much, only their order is restored: who keeps them near the limit must not
-        make every packet restore all of them. They are restored when connections are in fact evicted.
+        Near the memory limit only the order is restored, so that an attacker cannot force a full copy per
+        packet. The connections are restored when the tracker evicts (`before_eviction`).
         """
         earliest = self._earliest.item()
         is_late = segment.captured_at - earliest > KEPT_FOR
-        is_full = is_new and self._flow_table.open >= self._max_connections
-        is_heavy = self._may_exceed(segment)
-        if is_late or is_full or is_heavy:
+        if is_late or self._may_exceed(segment):
             self.restore_order()
-        if is_late or is_full:
+        if is_late:
             for connection in self._tracker.connections:
                 self._restore(connection)
                 if not _is_idle(connection, segment):
@@ -194,15 +208,15 @@ class SlowPath:
     def _may_exceed(self, segment: Segment) -> bool:
         """Whether the connections may hold more than they are allowed to after a segment."""
         held, size = int(self._held.item()), len(segment.payload)
-        # What is buffered is a part of what is held.
+        # Buffered bytes are a part of those held.
         if held + _max_added(size + held) <= self._max_held:
             return False
-        # Connections that give up or receive what they waited for process what they have buffered, too.
+        # Connections that give up a wait, or get what they waited for, process their buffered bytes, too.
         processed = {*self._tracker.overdue(segment.captured_at), self._tracker.find(segment)}
         buffered = sum(connection.unprocessed for connection in processed if connection is not None)
         return held + _max_added(size + buffered) > self._max_held
 
-    def _add_records(self, records: list[Record]) -> None:
+    def _add_records(self, records: Iterable[Record]) -> None:
         for record in records:
             self._builder.add(record, self._flow_table.flow_of_record(record))
 
@@ -212,5 +226,5 @@ def _is_idle(connection: Connection, segment: Segment) -> bool:
 
 
 def _max_added(size: int) -> int:
-    """Return a bound of the bytes that a payload adds to those held, even if it holds many requests."""
+    """Return an upper bound of the memory that a payload takes: each byte may be a request in flight."""
     return IN_FLIGHT_COST * (1 + size)

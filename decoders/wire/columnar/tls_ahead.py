@@ -1,9 +1,9 @@
-"""Decrypts the TLS records of offloaded flows before the fast path comes to them, window by window.
+"""Decrypts the TLS records of offloaded flows before the fast path reaches them, window by window.
 
-Compiled code cannot decrypt. So the records of a window are cut first, then each is opened with the number
-that it has if nothing unusual comes before, and then the fast path processes the packets. A record that was
-opened has that number, or it would not have opened. Where the fast path cannot go on, the connection is
-restored, and the scalar tracker reads its records until the next window begins.
+Compiled code cannot decrypt. So the records of a window are cut first. Then each is opened with the number
+that it has if nothing unusual precedes it, and the fast path processes the packets. A wrong number cannot go
+unnoticed: the record would not open. Where the fast path cannot go on, the connection is restored, and the
+scalar tracker reads its records until the next window begins.
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction
-from decoders.tls.key_schedule import IV_SIZE
-from decoders.tls.protection import open_next
+from decoders.tls.protection import IV_SIZE, open_next
 from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch
-from decoders.wire.columnar.tls_sealed import sealed_records
 from decoders.wire.columnar.tls_window import (
     NO_STREAM,
     PIECE,
@@ -33,6 +31,7 @@ from decoders.wire.columnar.tls_window import (
     cut_records,
     end_window,
     gather,
+    sealed_records,
 )
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import Decryption
@@ -40,9 +39,9 @@ from decoders.wire.stream import Chunk
 
 MIN_WINDOW: Final = 256
 MAX_WINDOW: Final = 1 << 15
-"""Packets of a window: few while connections wait to be offloaded, more and more while none do.
+"""Packets of a window: MIN_WINDOW while connections wait to be offloaded, then twice as many each time.
 
-A batch of a capture file has fewer, unless nearly all of them are empty.
+A batch of a capture file has fewer than MAX_WINDOW, unless nearly all packets are empty.
 """
 _DIRECTIONS: Final = (Direction.TO_BROKER, Direction.TO_CLIENT)
 
@@ -57,10 +56,11 @@ class TlsAhead:
         self._waiting: dict[int, tuple[Connection, bool]] = {}
         """Connections by flow that can be offloaded, and `lower_is_client`."""
         self._followed: dict[int, Decryption] = {}
-        """By flow, what decrypts the connections that are offloaded."""
+        """The decryption of each offloaded connection, by flow."""
         self._decrypts = np.full((0, len(_DIRECTIONS)), None)
         self._vectors = np.zeros((0, len(_DIRECTIONS), IV_SIZE), np.uint8)
-        """By flow and direction, `decrypt_into` and `vector` of a `Protection`; None and 0 without one."""
+        """`decrypt_into` and `vector` of the `Protection` of each flow and direction; None and 0 without
+        one."""
         self._stream_of = np.empty((0, len(_DIRECTIONS)), np.int64)
         self._ciphertext = np.empty(0, np.uint8)
         self._streams = 0
@@ -85,14 +85,14 @@ class TlsAhead:
         self._size = MIN_WINDOW if self._waiting else min(2 * self._size, MAX_WINDOW)
         self._offload(builder)
         end = min(packets.size, begin + self._size)
-        # Without packets this compiles the code that is needed later.
+        # Without packets too, so that the code is compiled before it is needed.
         if self._followed or not packets.size:
             self._gather(segments, pairs, begin, end)
             self._open(*self._cut(packets, segments, begin, end), builder)
         return end
 
     def close(self) -> None:
-        """End the window: what is held of records goes back to the connections."""
+        """End the window: the held bytes of records go back to the connections."""
         if not self._streams:
             return
         streams, flows = self.window.streams, self._table.flows
@@ -103,7 +103,7 @@ class TlsAhead:
         self._streams = 0
 
     def restore(self, flow: int) -> None:
-        """Give back what is held of the records of a flow, before it is restored."""
+        """Give the held bytes of a flow's records back, before the flow is restored."""
         decryption = self._followed.pop(flow, None)
         if decryption is None:
             return
@@ -171,7 +171,7 @@ class TlsAhead:
         decrypts = np.repeat(self._decrypts[which], streams["records"]).tolist()
         vectors = self._vectors[which]
         sealed = sealed_records(streams, records, self._table.flows.states, self._ciphertext, vectors)
-        # Tuples that outlive their turn would keep the garbage collector busy.
+        # A generator: a list of tuples would keep the garbage collector busy.
         calls = zip(decrypts, *sealed, strict=True)
         ends, at = np.cumsum(streams["records"]), 0
         while at < len(records):
@@ -183,7 +183,7 @@ class TlsAhead:
                 at = end
 
     def _held(self, number: int) -> list[Chunk]:
-        """Return what is held of the record with which a stream of the window begins."""
+        """Return the held bytes of the record with which a stream of the window begins."""
         stream = self.window.streams[number]
         return self._followed[int(stream["flow"])].stream(_DIRECTIONS[stream["direction"]]).incomplete()
 
@@ -198,7 +198,7 @@ class TlsAhead:
             stream["next_piece"] += 1
 
     def _give_back(self, number: int, decryption: Decryption) -> None:
-        """Let a connection hold what the fast path holds of a record of a stream in the window."""
+        """Let a connection hold the bytes that the fast path holds of a record in the window."""
         stream = self.window.streams[number]
         row = self._table.flows.streams[stream["flow"], stream["direction"]]
         end, base = int(row["next"]), int(stream["base"])

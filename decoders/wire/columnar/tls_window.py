@@ -1,24 +1,25 @@
 """Compiled: the TLS records of the next packets of a batch, cut out of the streams before they are decrypted.
 
-A *window* is a run of consecutive packets. Of each direction of a flow that is decrypted, the bytes that are
-next in order are gathered in one region, behind those of its record that is not complete so far. Bytes that
-are not in order end the region: what follows in the window is left to the scalar tracker.
+A *window* is a run of consecutive packets. For each direction of a flow that is decrypted, the bytes that are
+next in order are gathered in one region, behind those of its incomplete record (`gather`). Bytes out of order
+end the region: what follows them in the window is left to the scalar tracker. The regions are cut into
+records (`cut_records`), and `sealed_records` returns what decrypts them, as
+`decoders.tls.protection.Protection.open` does for one record.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
-from decoders.tls.protection import TAG_SIZE
+from decoders.memory import copy_bytes
+from decoders.tls.protection import IV_SIZE, TAG_SIZE
 from decoders.tls.records import HEADER_SIZE, MAX_FRAGMENT, ContentType
-from decoders.wire.columnar.copying import copy_bytes
 from decoders.wire.columnar.flows import TO_BROKER, TO_CLIENT
-from decoders.wire.columnar.segments import SegmentBatch
-from decoders.wire.columnar.sequence_numbers import distance
+from decoders.wire.columnar.segments import SegmentBatch, distance
 from decoders.wire.stream import SEQUENCE_SPACE
 
 NO_STREAM = -1
@@ -71,7 +72,7 @@ RECORD = np.dtype(
 )
 """A complete record: where in its region it begins, its encrypted content begins, and it ends.
 
-It begins at `at` of the ciphertext. Once `opened`, what it has encrypted is the `size` bytes at `plain` of
+It begins at `at` of the ciphertext. Once `opened`, its plaintext is the `size` bytes at `plain` of
 the batch's data. `type` is the content type in its header.
 """
 PIECE = np.dtype(
@@ -83,10 +84,13 @@ PIECE = np.dtype(
     ]
 )
 """Bytes of one segment: where they end in the region, and the fields of `Chunk` of these names."""
+_NUMBER_SIZE: Final = 8
+_ASSOCIATED_SIZE: Final = _NUMBER_SIZE + HEADER_SIZE
+"""Bytes that TLS 1.2 authenticates: the number, and a header with the size of the plaintext."""
 
 
 class TlsWindow(NamedTuple):
-    """What the fast path reads of a window. `rows` has a row for each packet of the batch, or more."""
+    """A window, as the fast path reads it. `rows` has a row for each packet of the batch, or more."""
 
     rows: NDArray[Any]
     streams: NDArray[Any]
@@ -220,9 +224,9 @@ def cut_records(  # noqa: PLR0917 - columns
 def end_window(  # noqa: PLR0917 - columns
     found: Any, count: int, flows: Any, streams: Any, stream_of: Any, incomplete: Any
 ) -> Any:
-    """Forget the streams of a window, and list those of which a record is held now, or was at its beginning.
+    """Forget the streams of a window, and list those with an incomplete record at its beginning or end.
 
-    Writes their numbers to `incomplete`, and returns how many they are. Connections that were restored
+    Writes their numbers to `incomplete`, and returns how many there are. Connections that were restored
     hold their records themselves.
     """
     listed = 0
@@ -234,3 +238,69 @@ def end_window(  # noqa: PLR0917 - columns
             incomplete[listed] = number
             listed += 1
     return listed
+
+
+def sealed_records(
+    streams: NDArray[Any],
+    records: NDArray[Any],
+    flows: NDArray[Any],
+    ciphertext: NDArray[np.uint8],
+    vectors: NDArray[np.uint8],
+) -> list[list[Any]]:
+    """Return the columns of `decoders.tls.protection.SealedRecord` behind the first one.
+
+    `records` are those of the streams, in their order; `vectors` has shape (streams, IV_SIZE).
+    """
+    places = np.empty((4, len(records)), np.int64)
+    nonces = np.empty((len(records), IV_SIZE), np.uint8)
+    associated = np.empty((len(records), _ASSOCIATED_SIZE), np.uint8)
+    _seal(streams, records, flows, ciphertext, vectors, places, nonces, associated)
+    headers = _as_bytes(associated[:, :HEADER_SIZE])
+    is_tls_1_3 = flows["hides_type"][streams["flow"]]
+    if not is_tls_1_3.all():
+        which = np.repeat(is_tls_1_3, streams["records"]).tolist()
+        rows = zip(headers, _as_bytes(associated), which, strict=True)
+        headers = [header if hides_type else longer for header, longer, hides_type in rows]
+    return [_as_bytes(nonces), *places.tolist(), headers]
+
+
+def _as_bytes(rows: NDArray[np.uint8]) -> list[bytes]:
+    found: list[bytes] = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}")[:, 0].tolist()
+    return found
+
+
+@compiled(None)
+def _seal(  # noqa: PLR0917 - columns
+    streams: Any,
+    records: Any,
+    flows: Any,
+    ciphertext: Any,
+    vectors: Any,
+    places: Any,
+    nonces: Any,
+    associated: Any,
+) -> None:
+    """Fill `places`, of shape (4, records), `nonces` and `associated`, of which TLS 1.3 needs the header."""
+    row = 0
+    for number in range(len(streams)):
+        stream = streams[number]
+        flow = flows[stream.flow]
+        for count in range(stream.records):
+            record, own = records[row], stream.number + count
+            begin = record.at + record.content - record.begin
+            places[0, row], places[1, row] = begin, record.at + record.end - record.begin
+            places[2, row], places[3, row] = record.plain, record.plain + record.size
+            for at in range(IV_SIZE):
+                nonces[row, at] = vectors[number, at]
+            for at in range(_NUMBER_SIZE):
+                byte = (own >> (8 * (_NUMBER_SIZE - 1 - at))) & 0xFF
+                varying = ciphertext[begin - _NUMBER_SIZE + at] if flow.explicit_nonce else np.uint8(byte)
+                nonces[row, IV_SIZE - _NUMBER_SIZE + at] ^= varying
+                associated[row, at] = byte
+            begins = 0 if flow.hides_type else _NUMBER_SIZE
+            for at in range(HEADER_SIZE):
+                associated[row, begins + at] = ciphertext[record.at + at]
+            if not flow.hides_type:
+                associated[row, _ASSOCIATED_SIZE - 2] = (record.size >> 8) & 0xFF
+                associated[row, _ASSOCIATED_SIZE - 1] = record.size & 0xFF
+            row += 1

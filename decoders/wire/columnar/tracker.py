@@ -1,23 +1,28 @@
 """All connections of a source, a batch of packets at a time: packets in, columns of frames out.
 
-The results equal those of `decoders.wire.tracker`, record for record and byte for byte of the ledger. That
-tracker opens and closes connections, and processes every packet that is out of the ordinary (the slow path).
-While a connection's traffic is ordinary its state is offloaded to a flow, which compiled code updates without
-a call to Python (the fast path). Both number records in the order of the packets, from one sequence.
+The results equal those of the scalar tracker (`decoders.wire.tracker`), record for record and byte for byte
+of the ledger. While a connection's traffic is ordinary its state is offloaded to a flow, which compiled code
+updates without a call to Python: the fast path. It also opens and closes ordinary connections. It stops at a
+packet that is out of the ordinary, and the scalar tracker processes that one: the slow path. Both number
+records in the order of the packets, from one sequence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
+from decoders.frame.record import Record
+from decoders.keyed_hash import HashKeys
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
-from decoders.wire.assembly import MAX_FRAME
-from decoders.wire.columnar.fast_path import (
+from decoders.wire.columnar.fast_path import run_fast_path
+from decoders.wire.columnar.fast_path_state import (
     CHANGE,
     DONE,
     LIMITS,
@@ -30,29 +35,26 @@ from decoders.wire.columnar.fast_path import (
     TOTALS,
     FastPathState,
 )
-from decoders.wire.columnar.flow_table import FlowTable
+from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
 from decoders.wire.columnar.flows import FLOW, STREAM
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
-from decoders.wire.columnar.kernel import run_fast_path
-from decoders.wire.columnar.lazy_connections import LazyConnections
-from decoders.wire.columnar.ledger_counts import move_counts
-from decoders.wire.columnar.offload import opened
+from decoders.wire.columnar.offload import add_counts, opened
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.segments import read_segments
+from decoders.wire.columnar.segments import SocketPairs, put_segment, read_segments
 from decoders.wire.columnar.slow_path import LATEST_TIME, SlowPath
-from decoders.wire.columnar.socket_pairs import NO_PAIR, NO_SEGMENT, SocketPairs
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
+from decoders.wire.eviction import MAX_CONNECTIONS, max_half_open
 from decoders.wire.frame_detector import ExcludesClient
-from decoders.wire.latest_api_versions import SETTLING_TIME
+from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT
+from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT, SETTLING_TIME
 from decoders.wire.recorder import ShownClient, as_it_is
-from decoders.wire.segment import Skipped, TcpFlag, read_segment
-from decoders.wire.tracker import MAX_CONNECTIONS, MAX_HELD, OnEnd, Tracker
+from decoders.wire.segment import Segment, Skipped, TcpFlag, locate_segment
+from decoders.wire.tracker import MAX_HELD, OnEnd, Tracker
 
 MAX_PAIRS = 1 << 20
-"""Socket pairs are numbered anew when there are more: most of their connections are closed by then."""
+"""Beyond so many socket pairs, those of connections that are open or remembered are numbered anew."""
 _FLOWS_MADE_READY = 1024
 _OPENS = int(TcpFlag.SYN | TcpFlag.ACK)
 
@@ -69,6 +71,7 @@ class ColumnarTracker:
         *,
         ports: Collection[int],
         run: int,
+        secret: bytes,
         cluster: str = "",
         feeder: str = "",
         max_connections: int = MAX_CONNECTIONS,
@@ -79,10 +82,15 @@ class ColumnarTracker:
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
     ) -> None:
-        """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`."""
+        """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`.
+
+        `secret` keeps strangers from choosing sockets that are slow to look up.
+        """
         self._totals = np.zeros(1, TOTALS)
         self._totals["packets"], self._totals["next_sequence"] = 1, 1
         self._totals["earliest"], self._totals["waits_until"] = LATEST_TIME, LATEST_TIME
+        self._totals["max_open"] = max_connections
+        self._totals["max_half_open"] = max_half_open(max_connections)
         self._next_sequence = self._totals["next_sequence"]
         self._tracker = Tracker(
             schemas,
@@ -99,6 +107,7 @@ class ColumnarTracker:
             key_log=key_log,
             shown_client=shown_client,
             before_eviction=self._restore_all,
+            make_room=self._evict,
             before_remembering=self._remember_ended,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
@@ -108,10 +117,10 @@ class ColumnarTracker:
         self._limits = np.array([limits], LIMITS)
         self._watched = np.full(1 << 16, not ports)
         self._watched[list(ports)] = True
-        self._socket_pairs = SocketPairs(self._watched)
+        self._socket_pairs = SocketPairs(self._watched, HashKeys.of(secret))
         self._layouts = produce_layouts(schemas)
         self._known_apis = np.zeros(1 << 16, np.bool_)
-        # Whether a client is excluded is decided by the first request, which the scalar tracker then reads.
+        # If clients may be excluded, the scalar tracker reads each first request, which decides that.
         self._known_apis[[api.key for api in schemas.apis]] = excludes_client is None
         self._flow_table = FlowTable(self._tracker)
         self._lazy = LazyConnections(self._tracker, self._flow_table, max_connections)
@@ -144,6 +153,16 @@ class ColumnarTracker:
         return self._tracker.port_ledgers
 
     @property
+    def evicted(self) -> Counter[str]:
+        """Connections that were evicted, as the scalar tracker counts them."""
+        return self._tracker.evicted
+
+    @property
+    def slow_sockets(self) -> NDArray[np.int64]:
+        """The sockets of the latest batch's packets that took the slow path, as `SegmentBatch` has them."""
+        return self._segments.sockets[self._slow_path.rows]
+
+    @property
     def connections(self) -> Collection[Connection]:
         """The open connections. Their attributes are up to date only after `finish`."""
         self._lazy.adopt_all()
@@ -163,7 +182,7 @@ class ColumnarTracker:
         return self._end_batch()
 
     def _open_window(self, row: int) -> int:
-        """Decrypt what comes next, if there is a key log, and return up to which row."""
+        """With a key log, decrypt the next packets. Returns the row behind them."""
         if not self._decrypts:
             return self._packets.size
         return self._tls.open(self._packets, self._segments, self._pairs, row, self._builder)
@@ -173,6 +192,7 @@ class ColumnarTracker:
         self._totals["end"] = end
         while True:
             status, row = run_fast_path(self._fast_path_state(), row)
+            self._flow_table.half_open = int(self._totals["half_open"][0])
             self._builder.rows, self._builder.top = self._totals["rows"][0], self._totals["top"][0]
             self._add_changes()
             if status == DONE:
@@ -189,7 +209,7 @@ class ColumnarTracker:
                 row = self._slow_path.stay(row + 1, end)
 
     def finish(self) -> FrameBatch:
-        """Return what is still held at the end of the source. Open connections get no CLOSED record."""
+        """Return the records of all held bytes at the source's end. Open connections get no CLOSED record."""
         self._begin_batch(PacketBatch.of([]))
         self._slow_path.finish()
         return self._end_batch()
@@ -200,17 +220,15 @@ class ColumnarTracker:
         return sequence
 
     def _begin_batch(self, packets: PacketBatch) -> None:
-        if self._socket_pairs.count > MAX_PAIRS:
-            self._socket_pairs = SocketPairs(self._watched)
-            self._lazy.adopt_all()
-            self._flow_table.forget_pairs()
+        if self._socket_pairs.count + packets.size > MAX_PAIRS:
+            self._socket_pairs = self._socket_pairs.chosen(self._lazy.choose_pairs())
         self._packets = packets
         self._segments = read_segments(packets)
+        self._read_others()
         self._pairs = self._socket_pairs.number(self._segments)
-        self._count_skipped_packets()
         previous, self._builder = self._builder, FrameBatchBuilder.for_packets(packets)
-        self._flow_table.begin_batch(self._socket_pairs.count, previous, self._builder)
-        self._slow_path.begin_batch(packets, self._segments, self._pairs, self._socket_pairs, self._builder)
+        self._flow_table.begin_batch(self._socket_pairs.count, self._pairs, previous, self._builder)
+        self._slow_path.begin_batch(packets, self._segments, self._pairs, self._builder)
         if len(self._changes) < packets.size:
             self._changes = np.zeros(2 * packets.size, CHANGE)
         begun = int(np.count_nonzero(self._segments.flags & _OPENS == TcpFlag.SYN))
@@ -218,13 +236,21 @@ class ColumnarTracker:
         if self._decrypts:
             self._tls.begin_batch(packets.size)
 
-    def _count_skipped_packets(self) -> None:
-        """Count the packets that hold no segment; their order does not matter."""
-        for row in np.flatnonzero(self._pairs == NO_PAIR).tolist():
-            segment = read_segment(self._packets.packet(row))
-            if isinstance(segment, Skipped):
-                self._pairs[row] = NO_SEGMENT
-                self._tracker.ledger.packets[segment.reason] += 1
+    def _read_others(self) -> None:
+        """Parse the packets that compiled code does not, and count those without a segment."""
+        others = np.flatnonzero(~self._segments.parsed)
+        is_empty = self._packets.lengths[others] == 0
+        counts = dict.fromkeys(others[~is_empty].tolist(), 1)
+        # A small file may unpack to millions of empty packets, which are alike on one link layer.
+        empty = others[is_empty]
+        _, first, alike = np.unique(self._packets.link_types[empty], return_index=True, return_counts=True)
+        counts.update(zip(empty[first].tolist(), alike.tolist(), strict=True))
+        for row, count in counts.items():
+            found = locate_segment(self._packets.packet(row))
+            if isinstance(found, Skipped):
+                self._tracker.ledger.packets[found.reason] += count
+            else:
+                put_segment(self._packets, self._segments, row, *found)
 
     def _end_batch(self) -> FrameBatch:
         self._totals["packets"] += self._packets.size
@@ -234,7 +260,7 @@ class ColumnarTracker:
     def _update_ledger(self) -> None:
         """Add what the fast path counted to the ledgers, and reset it."""
         ledger = self._tracker.ledger
-        move_counts(self._port_bytes, (ledger, *self._tracker.port_ledgers.values()))
+        add_counts(self._port_bytes, (ledger, *self._tracker.port_ledgers.values()))
         ledger.packets["tcp"] += self._take_total("tcp")
         other_port = self._take_total("other_port")
         ledger.capture(other_port)
@@ -247,11 +273,9 @@ class ColumnarTracker:
 
     def _fast_path_state(self) -> FastPathState:
         self._totals["rows"], self._totals["top"] = self._builder.rows, self._builder.top
-        self._totals["unnumbered"] = len(self._flow_table.unnumbered)
         flows = self._flow_table.flows
-        may_open = self._flow_table.knows_all_pairs
         self._totals["open"], self._totals["ready"] = self._flow_table.open, flows.ready_count
-        self._totals["max_open"] = self._max_connections if may_open else 0
+        self._totals["half_open"] = self._flow_table.half_open
         return FastPathState(
             self._builder.data,
             self._packets.captured_at,
@@ -269,6 +293,7 @@ class ColumnarTracker:
             self._totals,
             self._port_bytes,
             self._flow_table.latest_syn_of_pair,
+            self._flow_table.closer_of_pair,
             self._watched,
             self._flow_table.port_rows,
             self._opened_flow,
@@ -289,6 +314,9 @@ class ColumnarTracker:
 
     def _restore_all(self) -> None:
         self._slow_path.restore_all()
+
+    def _evict(self, segment: Segment) -> Iterable[Record]:
+        return self._slow_path.make_room(segment)
 
     def _remember_ended(self) -> None:
         self._lazy.remember_all()

@@ -1,1 +1,1 @@
-"""The columnar twin of observing and folding: a batch of frames → one folded window per connection."""
+"""Observes and folds whole batches: frames → one folded window per connection."""

@@ -1,7 +1,23 @@
-"""Folding on columns: the same decisions as `conversation/fold.py`, which gives the reasons.
+"""Folding: equal statements of a connection become one occurrence with a count, on columns.
 
-Each row stands for a record. Statements are numbers, equal for equal statements, NOT_FOLDABLE for those that
-are never folded.
+Steady traffic repeats the same API, version, header and identifiers. Rules need the first occurrence of a
+statement and how often it came back. Folding changes no verdict, whatever the size of the window:
+
+- The first occurrence of a statement, in this window or as far as earlier ones are remembered, stays alone,
+  so that "the first request" and "the first offence" keep their own sequence.
+- Repeats are gathered until something new is said. A first occurrence, or an observation with a body, a
+  failure or an event, may change the facts by which later repeats are judged, so it starts a new gathering.
+- Heartbeats are gathered while each is answered before the next and equals the one before it, since the
+  verdict on a heartbeat depends on the previous one.
+- A request is gathered only if its response is in the window too, or none is expected, and a response only
+  with responses to the same gathering. A rule that waits for the response to a request therefore finds it, in
+  this window or a later one: `paired_sequence` is then the first sequence of the gathering.
+- Records that come again, from a source that is read twice, are dropped.
+
+A repeat changes no fact. It only adds to counts.
+
+`SaidBefore` is what earlier batches said. It may be cleared at any time: a statement that was forgotten
+stands alone once more. Tests compare all this with folding by objects, observation by observation.
 """
 
 from __future__ import annotations
@@ -13,7 +29,16 @@ from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
 from decoders.frame.record import Kind, Pairing
-from expectations.conversation.columnar.said_before import SaidBefore, was_said
+from decoders.keyed_hash import HashKeys, first_slot, hashed
+from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS, JOINING
+from expectations.conversation.bodies import (
+    Body,
+    ClusterDescription,
+    Heartbeat,
+    HeartbeatResponse,
+    MemberRequest,
+)
+from expectations.conversation.observation import Statement
 
 NOT_FOLDABLE: Final = -1
 NOT_DESCRIBED: Final = 0
@@ -21,6 +46,10 @@ NO_HEARTBEAT: Final = 0
 HIDDEN_HEARTBEAT: Final = -1
 _REQUEST: Final = int(Kind.REQUEST)
 _MATCHED: Final = int(Pairing.MATCHED)
+SLOTS: Final = 1 << 20
+CAPACITY: Final = SLOTS // 2
+"""Pairs of connection and statement that are kept; the table is cleared when it is full."""
+_SEQUENCE: Final = 3
 
 
 class Rows(NamedTuple):
@@ -28,8 +57,8 @@ class Rows(NamedTuple):
 
     `connections` (int64) are numbers from 0. `described` (int64) numbers a broker's description of itself, or
     is NOT_DESCRIBED. `heartbeats` (int64) numbers the body of a heartbeat or its response, or is
-    NO_HEARTBEAT, or HIDDEN_HEARTBEAT for what may hide one. `statements` and sequences are int64, `kinds` and
-    `pairings` uint8, `expects_response` bool. `sizes` (int64) are lengths on the wire.
+    NO_HEARTBEAT, or HIDDEN_HEARTBEAT where one may be hidden. `statements` and sequences are int64, `kinds`
+    and `pairings` uint8, `expects_response` bool. `sizes` (int64) are lengths on the wire.
     """
 
     connections: NDArray[np.int64]
@@ -59,6 +88,56 @@ class Folded(NamedTuple):
     sizes: NDArray[np.int64]
 
 
+def is_foldable(statement: Statement) -> bool:
+    """Whether repeats of a statement can be gathered."""
+    is_request = statement.kind is Kind.REQUEST and not statement.is_matched
+    if not is_request and statement.kind is not Kind.RESPONSE:
+        return False
+    if statement.failure is not None or statement.oddity is not None:
+        return False
+    return statement.api_key != API_VERSIONS and _may_repeat(statement.body)
+
+
+def _may_repeat(body: Body | None) -> bool:
+    """Whether a repeated body changes no fact. A member leaves once, so a leaving heartbeat does."""
+    if isinstance(body, Heartbeat):
+        return (body.member_epoch or 0) >= JOINING
+    return body is None or isinstance(body, ClusterDescription | HeartbeatResponse | MemberRequest)
+
+
+def may_hide_heartbeat(statement: Statement) -> bool:
+    """Whether it is a heartbeat that was not read or changes facts, or an event that may hide one."""
+    is_unread = statement.body is None and statement.api_key in HEARTBEAT_APIS
+    return is_unread or not is_foldable(statement)
+
+
+class SaidBefore(NamedTuple):
+    """The statements that connections made in earlier batches: a table with open addressing.
+
+    `slots` (int64, 4 columns): the connection's ID in two halves, the statement's number, and the sequence of
+    its first occurrence, 0 in a free slot. `taken` (int64, one element) counts the slots in use.
+    """
+
+    keys: HashKeys
+    slots: NDArray[np.int64]
+    taken: NDArray[np.int64]
+
+    @classmethod
+    def new(cls, keys: HashKeys) -> SaidBefore:
+        """Make an empty table."""
+        return cls(keys, np.zeros((SLOTS, _SEQUENCE + 1), np.int64), np.zeros(1, np.int64))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more can be added."""
+        return int(self.taken[0]) >= CAPACITY
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.slots[:, _SEQUENCE] = 0
+        self.taken[0] = 0
+
+
 def fold_rows(rows: Rows, ids: NDArray[np.int64], said_before: SaidBefore) -> Folded:
     """Fold rows. `ids` (int64, 2 columns) are the IDs of the connections, each in two halves."""
     order = _by_sequence(rows)
@@ -84,14 +163,35 @@ def _by_sequence(rows: Rows) -> NDArray[np.int64]:
 
 
 @inlined
+def was_said(table: Any, connection: Any, statement: Any, sequence: Any) -> Any:
+    """Return whether a connection made a statement before a sequence, and add it if it did not."""
+    slots, words = table.slots, (connection[0], connection[1], statement)
+    mask = np.uint64(len(slots) - 1)
+    slot = first_slot(hashed(table.keys, np.uint64(0), words, 3), len(slots))
+    while slots[slot, _SEQUENCE] != 0:
+        row = slots[slot]
+        if row[0] == connection[0] and row[1] == connection[1] and row[2] == statement:
+            break
+        slot = (slot + np.uint64(1)) & mask
+    first = slots[slot, _SEQUENCE]
+    if first != 0 and first < sequence:
+        return True
+    if first != 0 or table.taken[0] < CAPACITY:
+        table.taken[0] += first == 0
+        slots[slot, 0] = connection[0]
+        slots[slot, 1] = connection[1]
+        slots[slot, 2] = statement
+        slots[slot, _SEQUENCE] = sequence
+    return False
+
+
+@inlined
 def _slot(  # noqa: PLR0917 - compiled functions are called by position
-    slots: Any, generation: Any, statement: Any, paired: Any, places: Any, folded: Any
+    keys: Any, slots: Any, generation: Any, statement: Any, paired: Any, places: Any, folded: Any
 ) -> Any:
     """Find the slot of a gathering of this generation, or a free slot for it."""
     mask = np.uint64(len(slots) - 1)
-    value = np.uint64(statement) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(paired)
-    value = (value ^ (value >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    slot = (value ^ (value >> np.uint64(32))) & mask
+    slot = first_slot(hashed(keys, np.uint64(0), (statement, paired), 2), len(slots))
     while slots[slot, 0] == generation:
         place = slots[slot, 1]
         if places[place] == statement and folded.paired_sequences[place] == paired:
@@ -102,7 +202,7 @@ def _slot(  # noqa: PLR0917 - compiled functions are called by position
 
 @inlined
 def _find(rows: Any, order: Any, begin: Any, end: Any, sequence: Any) -> Any:
-    """Find the first row of a connection with a sequence; -1 if there is none."""
+    """Return the place in `order` of a connection's first row with a sequence; -1 if there is none."""
     low, high = begin, end
     while low < high:
         middle = (low + high) // 2
@@ -205,7 +305,7 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
             if is_new:
                 generation += 1
             else:
-                slot = _slot(slots, generation, statement, paired, places, folded)
+                slot = _slot(said_before.keys, slots, generation, statement, paired, places, folded)
                 if slots[slot, 0] == generation:
                     place = slots[slot, 1]
                     folded.previous[place] = folded.last[place]

@@ -1,57 +1,151 @@
 """Reads frames as columns, and decides which of them the scalar code must decode.
 
-For most frames the columns hold all that a statement needs: header, failure, error codes. A frame whose body
-rules read, or that is malformed or cut, is left to the scalar code.
+For most frames the columns hold all that a statement needs: header, error codes, and, of the bodies that
+members and ApiVersions requests send, up to three texts, a number and a few bits (the *form*). A frame that
+is malformed, or whose body has more that rules read, is left to the scalar code.
+
+Whatever decides a statement is in a frame's TRAITS or TEXTS. So frames that are equal in both make equal
+statements, and one of them is looked at (`statement_cache.py`).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.acknowledgement import UNDECIDED, expected_responses, produce_layouts
-from decoders.codec.columnar.frames import DecodedFrames, Frames
+from decoders.codec.columnar.frames import (
+    LENGTH,
+    NULL_LENGTH,
+    REQUEST_LEAD,
+    RESPONSE_LEAD,
+    DecodedFrames,
+    Frames,
+)
 from decoders.codec.columnar.reader import ColumnarReader
+from decoders.compilation import compiled, inlined
 from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS
-from decoders.schema.registry import Schemas
+from decoders.schema.registry import Api, Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.bodies import Body
-from expectations.conversation.body_reader import REQUESTS_WITH_BODY, RESPONSES_WITH_BODY
-from expectations.conversation.columnar import traits as frame_traits
-from expectations.conversation.columnar.heartbeats import heartbeat_bodies, heartbeat_columns
-from expectations.conversation.columnar.member_requests import member_columns, member_places
-from expectations.conversation.columnar.software_claims import software_claims, software_columns
-from expectations.conversation.error_codes import error_code_paths, has_tagged_error_code
+from expectations.conversation.bodies import LONGEST_OWN_MEMBER_ID
+from expectations.conversation.body_reader import (
+    COMMITS,
+    MEMBER_REQUESTS,
+    NO_TIMEOUT,
+    REQUESTS_WITH_BODY,
+    RESPONSES_WITH_BODY,
+)
+from expectations.conversation.identifier import UUID_BYTES
+from expectations.conversation.statement_reader import error_code_paths, has_tagged_error_code
+
+MOST_ERROR_CODES: Final = 8
+"""Distinct error codes of a response that its traits hold."""
+
+TRAITS: Final = np.dtype(
+    {
+        "names": [
+            "error_codes",
+            "number",
+            "api_key",
+            "api_version",
+            "kind",
+            "direction",
+            "pairing",
+            "flags",
+            "header_version",
+            "layout",
+            "has_body",
+            "is_cut",
+            "has_instance_id",
+            "expects_response",
+            "error_code_count",
+            "form",
+            "server",
+        ],
+        "formats": [
+            (np.int16, MOST_ERROR_CODES),
+            *(np.int32, np.int16, np.int16),
+            *["u1"] * 4,
+            "i1",
+            *["u1"] * 4,
+            *("i1", "u1", "u1"),
+            np.int32,
+        ],
+    }
+)
+"""The columns in which frames with equal statements agree, besides their texts (TEXTS).
+
+`error_codes` are distinct and ascending; a count above MOST_ERROR_CODES means that some are missing. `number`
+is the member epoch of a heartbeat, the interval of its response, or the node ID of an ApiVersions request;
+`form` has bits of what else is read of a heartbeat. For a frame that the scalar code reads, `number` is its
+length and `server` a number of its server.
+All bytes are compared as words, so the fields fill words of eight bytes.
+"""
+WORDS: Final = TRAITS.itemsize // 8
+
+TEXTS: Final = ("client_id", "instance_id", "first", "second", "third")
+"""The texts of a frame: those of its header, then those of its body. A group ID is `first`, a member ID
+`second`; an ApiVersions request names its software, the version of that, and the cluster."""
+TEXT: Final[Mapping[str, int]] = {name: number for number, name in enumerate(TEXTS)}
+_BODY_TEXTS: Final = 2 * TEXT["first"]
+_SOFTWARE: Final = {
+    "first": "clientSoftwareName",
+    "second": "clientSoftwareVersion",
+    "third": "clusterId",
+    "number": "nodeId",
+}
+_IN_REQUEST: Final = {
+    "first": "groupId",
+    "second": "memberId",
+    "number": "memberEpoch",
+    "static_id": "instanceId",
+    "rack_id": "rackId",
+    "topics": "subscribedTopicNames" + LENGTH,
+    "regex": "subscribedTopicRegex",
+    "partitions": "topicPartitions" + LENGTH,
+    "timeout": "rebalanceTimeoutMs",
+}
+_IN_RESPONSE: Final = {"second": "memberId", "number": "heartbeatIntervalMs"}
+_ROLES: Final = tuple(dict.fromkeys((*_SOFTWARE, *_IN_REQUEST)))
+_FIRST: Final = _ROLES.index("first")
+_NUMBER: Final = _ROLES.index("number")
+_STATIC_ID: Final = _ROLES.index("static_id")
+_RACK_ID: Final = _ROLES.index("rack_id")
+_TOPICS: Final = _ROLES.index("topics")
+_REGEX: Final = _ROLES.index("regex")
+_PARTITIONS: Final = _ROLES.index("partitions")
+_TIMEOUT: Final = _ROLES.index("timeout")
+_NO_ROLE: Final = -1
+
+# The bits of a form: what `body_reader.is_well_formed` asks, apart from the epoch.
+_HAS_BLANK: Final = 1
+_HAS_STATIC_ID: Final = 2
+_HAS_TOPICS: Final = 4
+_NAMES_TOPICS: Final = 8
+_HAS_REGEX: Final = 16
+_OWNS_NOTHING: Final = 32
+_HAS_TIMEOUT: Final = 64
+_BODY: Final = slice(_BODY_TEXTS, None)
+_MEMBER_LENGTH: Final = 2 * TEXT["second"] + 1
 
 
 class ReadFrames(NamedTuple):
-    """The columns of a batch of frames.
+    """The columns of a batch of frames, from which their statements follow.
 
-    `traits` (frame_traits.TRAITS) has a row per frame. It is all that a statement needs for frames that are
-    `plain` (bool), and, together with `bodies`, for those `with_body` (bool): heartbeats and their responses,
-    and ApiVersions requests. The scalar code decodes all others. `member_places` say which member sends a
-    plain request, see `member_requests.py`.
+    `traits` (TRAITS) has a row per frame. So has `texts` (int64), where each of TEXTS has a column for its
+    begin in the data and one for its length, -1 if it is missing. Frames that are `complete` (bool) have all
+    of their statement in these columns. The scalar code reads all others; everything behind their correlation
+    ID is their text `first`.
     """
 
     decoded: DecodedFrames
     traits: NDArray[np.void]
-    plain: NDArray[np.bool_]
-    with_body: NDArray[np.bool_]
-    heartbeat_column: int
-    software_column: int
-    member_places: NDArray[np.int64]
-
-    def bodies(self, numbers: NDArray[np.int64]) -> list[Body | None]:
-        """Return the bodies of frames that are `with_body`."""
-        is_claim = self.decoded.heads["api_key"][numbers] == API_VERSIONS
-        claims = iter(software_claims(self.decoded, self.software_column, numbers[is_claim]))
-        others = numbers[~is_claim]
-        error_codes = self.traits["error_codes"][others, 0]
-        heartbeats = iter(heartbeat_bodies(self.decoded, self.heartbeat_column, error_codes, others))
-        return [next(claims if each else heartbeats) for each in is_claim.tolist()]
+    texts: NDArray[np.int64]
+    complete: NDArray[np.bool_]
 
 
 class ObservationReader:
@@ -60,12 +154,10 @@ class ObservationReader:
     def __init__(self, schemas: Schemas) -> None:
         wanted = _error_columns(schemas)
         self._error_columns = len(wanted)
-        wanted |= member_columns(schemas)
-        self._heartbeat_column = len(wanted)
-        wanted |= heartbeat_columns(schemas)
-        self._software_column, software = len(wanted), software_columns(schemas)
-        self._reads_software = bool(software)
-        self._reader = ColumnarReader(schemas, wanted | software)
+        wanted |= body_columns(schemas)
+        self._roles = roles_of(list(wanted))
+        self._reads_software = reads_software(schemas)
+        self._reader = ColumnarReader(schemas, wanted)
         self._produce_layouts = produce_layouts(schemas)
         tagged = [api.key for api in schemas.apis if has_tagged_error_code(api.response.struct)]
         self._responses_with_body = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
@@ -83,42 +175,77 @@ class ObservationReader:
             columns.paired_api_versions,
         )
         decoded = self._reader.read(frames)
-        traits = self._traits(batch, decoded)
-        whole = self._whole(decoded, traits)
-        keys, is_request = decoded.heads["api_key"], decoded.frames.is_request
-        has_body = np.where(
-            is_request, np.isin(keys, REQUESTS_WITH_BODY), np.isin(keys, self._responses_with_body)
-        )
-        # A response with one error code has it at the top level of its body.
-        with_body = whole & decoded.heads["has_body"] & (traits["error_code_count"] <= 1)
-        names_software = is_request & (keys == API_VERSIONS) & self._reads_software
-        with_body &= np.isin(keys, list(HEARTBEAT_APIS)) | names_software
-        body_columns = self._heartbeat_column, self._software_column
-        places = member_places(decoded, self._error_columns)
-        return ReadFrames(decoded, traits, whole & ~has_body, with_body, *body_columns, places)
+        traits, texts = self._traits(batch, decoded), _header_texts(decoded)
+        gather_body_fields(batch.data, decoded.found, self._roles, traits, texts)
+        _remove_members_of_coordinators(traits, texts)
+        complete = self._complete(decoded, traits)
+        _take_whole(decoded, traits, texts, np.flatnonzero(~complete))
+        return ReadFrames(decoded, traits, texts, complete)
 
     def _traits(self, batch: FrameBatch, decoded: DecodedFrames) -> NDArray[np.void]:
         columns, heads = batch.frames, decoded.heads
-        traits = np.zeros(len(decoded.frames), frame_traits.TRAITS)
-        for name in ("api_key", "api_version", "client_id_length", "header_version", "layout", "has_body"):
+        traits = np.zeros(len(decoded.frames), TRAITS)
+        for name in ("api_key", "api_version", "header_version", "layout", "has_body"):
             traits[name] = heads[name]
         traits["kind"], traits["direction"] = columns.kinds, columns.directions
         traits["pairing"], traits["flags"] = columns.pairings, columns.flags
         traits["is_cut"] = decoded.frames.is_cut
         traits["has_instance_id"] = heads["client_instance_id_begin"] >= 0
         traits["expects_response"] = expected_responses(decoded, self._produce_layouts)
-        frame_traits.gather_error_codes(decoded.found, self._error_columns, traits)
+        gather_error_codes(decoded.found, self._error_columns, traits)
         return traits
 
-    def _whole(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Return which frames were read whole, apart from bodies that rules read."""
-        heads = decoded.heads
+    def _complete(self, decoded: DecodedFrames, traits: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which frames were read whole, with all that rules read of their bodies."""
+        heads, is_request = decoded.heads, decoded.frames.is_request
+        keys = heads["api_key"]
         whole = heads["known"] & heads["has_correlation_id"] & (heads["failure_reason"] < 0)
-        whole &= traits["error_code_count"] <= frame_traits.MOST_ERROR_CODES
+        whole &= traits["error_code_count"] <= MOST_ERROR_CODES
         whole &= traits["expects_response"] != UNDECIDED
         whole &= ~heads["has_unknown_header_tags"]
         whole[decoded.remarks[:, 0]] = False
-        return whole  # type: ignore[no-any-return]
+        has_body = np.where(
+            is_request, np.isin(keys, REQUESTS_WITH_BODY), np.isin(keys, self._responses_with_body)
+        )
+        in_columns = np.isin(keys, list(HEARTBEAT_APIS))
+        in_columns |= is_request & (keys == API_VERSIONS) & self._reads_software
+        # A response with one error code has it at the top level of its body.
+        in_columns &= heads["has_body"] & (traits["error_code_count"] <= 1)
+        complete: NDArray[np.bool_] = whole & (~has_body | in_columns)
+        return complete
+
+
+def _header_texts(decoded: DecodedFrames) -> NDArray[np.int64]:
+    heads = decoded.heads
+    texts = np.full((len(decoded.frames), 2 * len(TEXTS)), -1, np.int64)
+    texts[:, 0], texts[:, 1] = heads["client_id_begin"], heads["client_id_length"]
+    texts[:, 2] = heads["client_instance_id_begin"]
+    texts[:, 3] = np.where(texts[:, 2] < 0, -1, UUID_BYTES)
+    return texts
+
+
+def _remove_members_of_coordinators(traits: NDArray[np.void], texts: NDArray[np.int64]) -> None:
+    """Remove group and member from requests without a member ID, or with one that a coordinator made."""
+    keys, lengths = traits["api_key"], texts[:, _MEMBER_LENGTH]
+    is_own = (lengths > 0) & (~np.isin(keys, COMMITS) | (lengths <= LONGEST_OWN_MEMBER_ID))
+    texts[~is_own & np.isin(keys, MEMBER_REQUESTS), _BODY] = -1
+
+
+def _take_whole(
+    decoded: DecodedFrames, traits: NDArray[np.void], texts: NDArray[np.int64], numbers: NDArray[np.int64]
+) -> None:
+    """Lay out all bytes of frames but the correlation ID in their traits and texts."""
+    frames = decoded.frames
+    lengths = frames.lengths[numbers].astype(np.int64)
+    leads = np.where(frames.is_request[numbers], REQUEST_LEAD, RESPONSE_LEAD)
+    # What precedes the correlation ID of a request is part of the traits.
+    skipped = np.where(lengths >= leads, leads, 0)
+    texts[numbers] = -1
+    texts[numbers, _BODY_TEXTS], texts[numbers, _BODY_TEXTS + 1] = (
+        frames.begins[numbers] + skipped,
+        lengths - skipped,
+    )
+    traits["number"][numbers], traits["form"][numbers] = lengths, 0
 
 
 def _error_columns(schemas: Schemas) -> dict[str, list[str]]:
@@ -128,3 +255,112 @@ def _error_columns(schemas: Schemas) -> dict[str, list[str]]:
         for number, path in enumerate(error_code_paths(api.response.struct)):
             wanted.setdefault(f"error_code_{number}", []).append(f"{api.response.name}.{path}")
     return wanted
+
+
+@compiled(None)
+def gather_error_codes(found: Any, columns: int, traits: Any) -> None:
+    """Insert the distinct values of the first `columns` columns into the traits of their frames, sorted."""
+    for row in range(len(found)):
+        if found[row, 1] >= columns:
+            continue
+        trait, code = traits[found[row, 0]], np.int16(found[row, 2])
+        count = trait.error_code_count
+        at = np.int64(0)
+        while at < min(count, MOST_ERROR_CODES) and trait.error_codes[at] < code:
+            at += 1
+        if at < min(count, MOST_ERROR_CODES) and trait.error_codes[at] == code:
+            continue
+        if count >= MOST_ERROR_CODES:
+            trait.error_code_count = MOST_ERROR_CODES + 1
+            continue
+        for later in range(count, at, -1):
+            trait.error_codes[later] = trait.error_codes[later - 1]
+        trait.error_codes[at] = code
+        trait.error_code_count = count + 1
+
+
+def reads_software(schemas: Schemas) -> bool:
+    """Whether the schemas have all fields of an ApiVersions request that columns hold."""
+    api = schemas.api(API_VERSIONS)
+    return api is not None and set(_SOFTWARE.values()) <= {field.name for field in api.request.struct.fields}
+
+
+def body_columns(schemas: Schemas) -> dict[str, list[str]]:
+    """Return the fields to read as columns; the name of a column is its role."""
+    wanted: dict[str, list[str]] = {}
+    for role, field in _fields(schemas):
+        wanted.setdefault(role, []).append(field)
+    return wanted
+
+
+def roles_of(columns: Sequence[str]) -> NDArray[np.int64]:
+    """Return the role of each column as `gather_body_fields` expects it, given their names."""
+    return np.array([_ROLES.index(name) if name in _ROLES else _NO_ROLE for name in columns], np.int64)
+
+
+def _fields(schemas: Schemas) -> Iterator[tuple[str, str]]:
+    for key in HEARTBEAT_APIS:
+        if (api := schemas.api(key)) is not None:
+            yield from _present(api, "Request", _IN_REQUEST)
+            yield from _present(api, "Response", _IN_RESPONSE)
+    for key in MEMBER_REQUESTS:
+        if (api := schemas.api(key)) is not None:
+            yield from _present(api, "Request", {role: _IN_REQUEST[role] for role in ("first", "second")})
+    if (api := schemas.api(API_VERSIONS)) is not None and reads_software(schemas):
+        yield from _present(api, "Request", _SOFTWARE)
+
+
+def _present(api: Api, kind: str, fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    struct = (api.request if kind == "Request" else api.response).struct
+    present = {field.name for field in struct.fields}
+    return (
+        (role, f"{api.name}{kind}.{field}")
+        for role, field in fields.items()
+        if field.removesuffix(LENGTH) in present
+    )
+
+
+@inlined
+def _is_blank(data: Any, begin: Any, length: Any) -> Any:
+    """Whether a text in UTF-8 is blank, see `texts.is_blank`."""
+    at = np.int64(0)
+    while at < length and data[begin + at] <= ord(" "):
+        at += 1
+    return at >= length
+
+
+@inlined
+def _form(data: Any, role: Any, value: Any, length: Any) -> Any:
+    """Return the bits of a field; its value is a number, or the begin of a text of this length."""
+    bits = np.int64(0)
+    if role in (_FIRST, _STATIC_ID, _RACK_ID) and _is_blank(data, value, length):
+        bits |= _HAS_BLANK
+    if role == _STATIC_ID:
+        bits |= _HAS_STATIC_ID
+    if role == _TOPICS and value != NULL_LENGTH:
+        bits |= _HAS_TOPICS
+    if role == _TOPICS and value > 0:
+        bits |= _NAMES_TOPICS
+    if role == _REGEX:
+        bits |= _HAS_REGEX
+    if role == _PARTITIONS and value == 0:
+        bits |= _OWNS_NOTHING
+    if role == _TIMEOUT and value != NO_TIMEOUT:
+        bits |= _HAS_TIMEOUT
+    return bits
+
+
+@compiled(None)
+def gather_body_fields(data: Any, found: Any, roles: Any, traits: Any, texts: Any) -> None:
+    """Insert what was found in bodies into the traits and the texts of their frames."""
+    for row in range(len(found)):
+        role = roles[found[row, 1]]
+        if role == _NO_ROLE:
+            continue
+        frame, value, length = found[row, 0], found[row, 2], found[row, 3]
+        traits[frame].form |= _form(data, role, value, length)
+        if role == _NUMBER:
+            traits[frame].number = value
+        elif role < _NUMBER:
+            texts[frame, _BODY_TEXTS + 2 * role] = value
+            texts[frame, _BODY_TEXTS + 2 * role + 1] = length

@@ -1,191 +1,303 @@
-"""A cache of statements: frames that differ only in correlation ID are decoded by the scalar code once.
+"""The statements of batches. What was met before is not decoded again.
 
-The key of a plain frame is its traits (`traits.py`), that of any other frame its traits and all its bytes but
-the correlation ID. The cache may be cleared at any time. Keeping it from one batch to the next spares a sixth
-of the time of this stage.
+Frames of a batch that are equal but for their correlation IDs are grouped first, and one of each group is
+looked at. If columns hold it completely, its statement is a template and own values (`own_columns.py`), and
+only a new template needs the scalar code. Other frames are decoded by the scalar code, unless an equal frame
+came in an earlier batch. `compared` then says which statements folding may join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Final
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.frames import DecodedFrames
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Record
+from decoders.keyed_hash import HashKeys
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.bodies import Body, ClusterDescription, Heartbeat, HeartbeatResponse
-from expectations.conversation.bounded_text import bounded
+from expectations.conversation.bodies import (
+    Body,
+    ClusterDescription,
+    Heartbeat,
+    HeartbeatResponse,
+    MemberRequest,
+    SoftwareClaim,
+)
 from expectations.conversation.columnar.folding import (
     HIDDEN_HEARTBEAT,
     NO_HEARTBEAT,
     NOT_DESCRIBED,
     NOT_FOLDABLE,
+    is_foldable,
+    may_hide_heartbeat,
 )
-from expectations.conversation.columnar.member_requests import member_requests
-from expectations.conversation.columnar.reading import ReadFrames
-from expectations.conversation.columnar.traits import TRAITS
-from expectations.conversation.fold import is_foldable, may_hide_heartbeat
-from expectations.conversation.observe import observe
-from expectations.conversation.occurrence import NO_EVIDENCE
-from expectations.conversation.statement import Statement
+from expectations.conversation.columnar.open_addressing import grouped
+from expectations.conversation.columnar.own_columns import TextNumbers, kept_text, own_columns
+from expectations.conversation.columnar.reading import TEXT, TRAITS, WORDS, ReadFrames
+from expectations.conversation.columnar.statement_columns import (
+    AT,
+    FIELDS,
+    Numbered,
+    StatementColumns,
+    StatementRows,
+)
+from expectations.conversation.columnar.window_columns import MISSING
+from expectations.conversation.observation import Statement
+from expectations.conversation.statement_reader import correlation_id, read_statement
+from expectations.conversation.statement_template import OwnValues, StatementTemplate
 
 CAPACITY: Final = 250_000
 """Statements that are kept; the cache is cleared when there are more."""
 BYTE_CAPACITY: Final = 64 * 1024 * 1024
-"""Bytes of frames that are kept as keys, likewise."""
-_REQUEST_LEAD: Final = 8
-_RESPONSE_LEAD: Final = 4
-"""The offset behind the correlation ID. What precedes it in a request is part of the traits."""
+"""Bytes of frames and texts that are kept as keys, likewise."""
+_CONTENT: Final = 2 * TEXT["first"]
+_READ: Final = attrgetter(
+    "kind",
+    "direction",
+    "pairing",
+    "closing",
+    "flags",
+    "paired_api_key",
+    "paired_api_version",
+    "server",
+    "true_length",
+    "frame",
+)
+"""What `read_statement` reads of an event."""
+
+_OWN_OF_BODY: Final = [AT[name] for name in ("group", "member_first", "member_second", "epoch")]
+_NO_DATA: Final = np.empty(0, np.uint8)
 
 _Integers = NDArray[np.int64]
 
 
-class Known(msgspec.Struct, frozen=True, gc=False):
-    """A statement, and what folding compares of it, as numbers.
+class Compared(NamedTuple):
+    """An element per statement, as `Rows` has them per record.
 
-    `number` is equal for equal statements, NOT_FOLDABLE for those that are never folded. `described` numbers
-    a broker's description of itself, `heartbeat` the body of a heartbeat or of its response.
+    `numbers` (int64) are equal for equal statements, also of other batches. `described` and `heartbeats`
+    (int64) number the descriptions of brokers, and the bodies of heartbeats and of their responses, of one
+    batch. `expects_response` is bool.
     """
 
-    statement: Statement
-    number: int
-    described: int
-    heartbeat: int
+    numbers: _Integers
+    described: _Integers
+    heartbeats: _Integers
+    expects_response: NDArray[np.bool_]
 
 
-class _FrameKey(msgspec.Struct, frozen=True, gc=False):
-    """The key of a frame that is known by its bytes.
+class BatchStatements(NamedTuple):
+    """What the records of a batch say, frames before events: that of record i is `statements[places[i]]`.
 
-    `content` lacks what ends with the correlation ID. What a broker says of itself depends on the address of
-    the `server`.
+    `correlation_ids` are those of the records, MISSING where there is none. `compared` has an element per
+    statement.
     """
 
-    traits: bytes
-    length: int
-    content: bytes
-    server: str
+    statements: StatementColumns
+    places: _Integers
+    correlation_ids: _Integers
+    compared: Compared
 
 
 class StatementCache:
-    """Statements by what identifies their frames."""
+    """The statements of frames, by the columns or bytes from which they follow."""
 
-    def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
-        self._known: dict[Hashable, Known] = {}
-        self._numbers: dict[Statement, int] = {}
-        self._descriptions: dict[ClusterDescription, int] = {}
-        self._heartbeats: dict[Heartbeat | HeartbeatResponse, int] = {}
+    def __init__(self, schemas: Schemas, hash_keys: HashKeys) -> None:
+        self._schemas, self._hash_keys = schemas, hash_keys
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows = StatementRows()
+        self._texts = TextNumbers(self._rows.texts, self._hash_keys)
+        self._templates = TemplateCache(self._schemas, self._rows, self._hash_keys)
+        self._servers = Numbered[str]()
+        self._numbers: dict[bytes, int] = {}
+        self._decoded: dict[bytes, tuple[int, ...]] = {}
         self._bytes = 0
 
     def clear_if_full(self) -> bool:
         """Clear the cache if it holds too much. Returns whether it did: earlier numbers are then void."""
-        is_full = max(len(self._known), len(self._numbers)) > CAPACITY or self._bytes > BYTE_CAPACITY
+        caches = self._numbers, self._texts, self._templates, self._servers, self._decoded
+        is_full = max(len(cache) for cache in caches) > CAPACITY
+        is_full |= self._bytes + self._texts.bytes > BYTE_CAPACITY
         if is_full:
-            for cache in (self._known, self._numbers, self._descriptions, self._heartbeats):
-                cache.clear()
-            self._bytes = 0
+            self._clear()
         return is_full
 
-    def of_groups(self, batch: FrameBatch, read: ReadFrames, first: _Integers) -> list[Known]:
-        """Return the statements of groups of plain frames; `first` numbers one frame of each group."""
-        return self._of_traits(batch, read, first, member_requests(read.decoded, read.member_places, first))
-
-    def of_frames(self, batch: FrameBatch, read: ReadFrames, numbers: _Integers) -> list[Known]:
-        """Return the statements of frames that are known by their bytes."""
-        keys = list(_frame_keys(batch, read.traits, numbers))
-        missing = {
-            key: number for key, number in zip(keys, numbers.tolist(), strict=True) if key not in self._known
-        }
-        decoded = self._decode(batch, read, np.array(list(missing.values()), np.int64))
-        for key, known in zip(missing, decoded, strict=True):
-            self._known[key] = known
-            self._bytes += key.length
-        return [self._known[key] for key in keys]
-
-    def of_statement(self, statement: Statement) -> Known:
-        """Return a statement with what folding compares of it."""
-        body = statement.body
-        number, described, heartbeat = NOT_FOLDABLE, NOT_DESCRIBED, NO_HEARTBEAT
-        if is_foldable(statement):
-            number = self._numbers.setdefault(statement, len(self._numbers))
-        if isinstance(body, ClusterDescription):
-            described = self._descriptions.setdefault(body, NOT_DESCRIBED + 1 + len(self._descriptions))
-        if may_hide_heartbeat(statement):
-            heartbeat = HIDDEN_HEARTBEAT
-        elif isinstance(body, Heartbeat | HeartbeatResponse):
-            heartbeat = self._heartbeats.setdefault(body, NO_HEARTBEAT + 1 + len(self._heartbeats))
-        return Known(statement, number, described, heartbeat)
-
-    def _of_record(self, record: Record) -> Known:
-        return self.of_statement(observe(self._schemas, record, NO_EVIDENCE).statement)
-
-    def _of_traits(
-        self, batch: FrameBatch, read: ReadFrames, numbers: _Integers, bodies: Iterable[Body | None]
-    ) -> list[Known]:
-        """Return the statements of frames that are known by their traits.
-
-        Client IDs, instance IDs and bodies are put in afterwards: each client may have its own.
-        """
-        traits = read.traits[numbers]
-        traits["client_id_length"] = np.minimum(traits["client_id_length"], 0)
-        content, size = traits.tobytes(), TRAITS.itemsize
-        keys = [content[at : at + size] for at in range(0, len(content), size)]
-        own = zip(keys, numbers.tolist(), *_identities(read.decoded, numbers), bodies, strict=True)
-        return [
-            self._with_own(self._like(key, batch, number), client_id, instance_id, body)
-            for key, number, client_id, instance_id, body in own
-        ]
-
-    def _like(self, key: bytes, batch: FrameBatch, number: int) -> Statement:
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._of_record(batch.record(number))
-        return known.statement
-
-    def _with_own(
-        self, like: Statement, client_id: str | None, instance_id: bytes | None, body: Body | None
-    ) -> Known:
-        # The tagged layout omits an ID of zeros: then only the decoded statement has it.
-        instance_id = like.client_instance_id if instance_id is None else instance_id
-        return self.of_statement(
-            msgspec.structs.replace(like, client_id=client_id, client_instance_id=instance_id, body=body)
+    def of_batch(self, batch: FrameBatch, read: ReadFrames) -> BatchStatements:
+        """Return the statements of a batch."""
+        self._number_servers(batch, read)
+        words = read.traits.view(np.int64).reshape(-1, WORDS)
+        groups = grouped(self._hash_keys, words, batch.data, read.texts)
+        complete = read.complete[groups.first]
+        rows = np.empty((len(groups.first), len(FIELDS)), np.int64)
+        rows[complete] = self._complete(batch, read, groups.first[complete])
+        rows[~complete] = self._others(batch, read, groups.first[~complete])
+        stated, of_events = _stated(self._schemas, batch.events)
+        places = np.concatenate((groups.members, of_events + len(rows)))
+        rows = np.concatenate((rows, _matrix([*map(self._rows.row, stated)])))
+        numbers, first, inverse = np.unique(self._numbers_of(rows), return_index=True, return_inverse=True)
+        statements = self._rows.columns(rows).chosen(first)
+        correlation_ids = _correlation_ids(read.decoded.heads, batch.events)
+        return BatchStatements(
+            statements, inverse[places], correlation_ids, compared(statements, numbers, self._hash_keys)
         )
 
-    def _decode(self, batch: FrameBatch, read: ReadFrames, numbers: _Integers) -> Iterator[Known]:
-        """Decode frames that are not known: those of which columns tell all, and the others one by one."""
-        by_columns = read.with_body[numbers]
-        told = numbers[by_columns]
-        of_columns = iter(self._of_traits(batch, read, told, read.bodies(told)))
-        of_others = map(self._of_record, batch.records_of(numbers[~by_columns]))
-        for is_told in by_columns.tolist():
-            yield next(of_columns if is_told else of_others)
+    def _number_servers(self, batch: FrameBatch, read: ReadFrames) -> None:
+        """Put the number of the server into the traits of frames that the scalar code reads.
+
+        The description of a broker depends on the address of its server.
+        """
+        others = np.flatnonzero(~read.complete)
+        used, inverse = np.unique(batch.frames.connections[others], return_inverse=True)
+        servers = [self._servers.number(batch.openings[connection].server) for connection in used.tolist()]
+        read.traits["server"][others] = np.array(servers, np.int32)[inverse]
+
+    def _numbers_of(self, rows: _Integers) -> _Integers:
+        """Return the numbers of statements by their rows."""
+        known, keys = self._numbers, rows.view(f"V{rows.itemsize * len(FIELDS)}")[:, 0].tolist()
+        return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
+
+    def _complete(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
+        """Return the rows of the statements of frames that columns hold completely."""
+        keys, values = own_columns(batch.data, read.traits[frames], read.texts[frames], self._texts)
+        templates = self._templates.numbers(batch, read, frames, keys)
+        return np.column_stack((templates, values))
+
+    def _others(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
+        """Return the rows of the statements of other frames."""
+        traits, size = read.traits[frames].tobytes(), TRAITS.itemsize
+        keys = [
+            traits[at * size : (at + 1) * size] + batch.data[begin : begin + length].tobytes()
+            for at, (begin, length) in enumerate(read.texts[frames, _CONTENT : _CONTENT + 2].tolist())
+        ]
+        missing = {
+            key: frame for key, frame in zip(keys, frames.tolist(), strict=True) if key not in self._decoded
+        }
+        records = batch.records_of(np.array(list(missing.values()), np.int64))
+        for key, record in zip(missing, records, strict=True):
+            self._decoded[key] = self._rows.row(read_statement(self._schemas, record))
+            self._bytes += len(key)
+        return _matrix([self._decoded[key] for key in keys])
 
 
-def _frame_keys(batch: FrameBatch, traits: NDArray[np.void], numbers: _Integers) -> Iterator[_FrameKey]:
-    frames, data = batch.frames, batch.data.data
-    starts, lengths = frames.starts[numbers], frames.lengths[numbers]
-    leads = np.where(frames.kinds[numbers] == Kind.REQUEST, _REQUEST_LEAD, _RESPONSE_LEAD)
-    begins = starts + np.where(lengths >= leads, leads, 0)
-    content, size = traits[numbers].tobytes(), TRAITS.itemsize
-    columns = (begins, starts + lengths, lengths, frames.connections[numbers])
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    for at, (begin, end, length, connection) in enumerate(rows):
-        server = batch.openings[connection].server
-        yield _FrameKey(content[at * size : (at + 1) * size], length, bytes(data[begin:end]), server)
+class TemplateCache:
+    """Templates of statements by the keys of `own_columns`. Of frames with a new key, one is decoded.
+
+    Strangers may invent texts, and so keys. The scalar code therefore decodes one frame for all with equal
+    traits, and the texts of the others are put into its statement.
+    """
+
+    def __init__(self, schemas: Schemas, rows: StatementRows, hash_keys: HashKeys) -> None:
+        self._schemas, self._hash_keys = schemas, hash_keys
+        self._rows = rows
+        self._known: dict[bytes, int] = {}
+        self._alike: dict[tuple[bytes, tuple[bool, ...]], Statement] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def numbers(self, batch: FrameBatch, read: ReadFrames, frames: _Integers, keys: _Integers) -> _Integers:
+        """Return the numbers of the templates of frames, given a key of each."""
+        groups = grouped(self._hash_keys, keys, batch.data, np.empty((len(keys), 0), np.int64))
+        first = zip(frames[groups.first].tolist(), keys[groups.first], strict=True)
+        numbers = [self._number(batch, read, frame, key.tobytes()) for frame, key in first]
+        of_frames: _Integers = np.array(numbers, np.int64)[groups.members]
+        return of_frames
+
+    def _number(self, batch: FrameBatch, read: ReadFrames, frame: int, key: bytes) -> int:
+        number = self._known.get(key)
+        if number is None:
+            statement = self._statement(batch, read, frame, key[: TRAITS.itemsize])
+            number = self._known[key] = self._rows.row(statement)[AT["template"]]
+        return number
+
+    def _statement(self, batch: FrameBatch, read: ReadFrames, frame: int, traits: bytes) -> Statement:
+        texts = [
+            None if length < 0 else batch.data[begin : begin + length].tobytes()
+            for begin, length in read.texts[frame].reshape(-1, 2).tolist()
+        ]
+        key = traits, tuple(text is None for text in texts)
+        like = self._alike.get(key)
+        if like is None:
+            like = self._alike[key] = read_statement(self._schemas, batch.record(frame))
+        client_id, instance_id, *of_body = texts
+        return msgspec.structs.replace(
+            like,
+            client_id=None if client_id is None else kept_text(client_id),
+            # The tagged layout omits an ID of zeros: then only the decoded statement has it.
+            client_instance_id=like.client_instance_id if instance_id is None else instance_id,
+            body=_with_texts(like.body, [None if text is None else kept_text(text) for text in of_body]),
+        )
 
 
-def _identities(decoded: DecodedFrames, numbers: _Integers) -> tuple[list[str | None], list[bytes | None]]:
-    """Return the client IDs, which are valid UTF-8, and the instance IDs of frames."""
-    data, heads = decoded.frames.data.data, decoded.heads
-    begins, lengths = heads["client_id_begin"][numbers].tolist(), heads["client_id_length"][numbers].tolist()
-    client_ids = [
-        None if length < 0 else bounded(str(data[begin : begin + length], "utf-8"))
-        for begin, length in zip(begins, lengths, strict=True)
-    ]
-    places = heads["client_instance_id_begin"][numbers].tolist()
-    return client_ids, [None if begin < 0 else bytes(data[begin : begin + 16]) for begin in places]
+def _stated(schemas: Schemas, events: Sequence[Record]) -> tuple[list[Statement], _Integers]:
+    """Return the distinct statements of events, and the index of each event's."""
+    numbered = Numbered[Hashable]()
+    of_events = np.array([numbered.number(_READ(event)) for event in events], np.int64)
+    _, first = np.unique(of_events, return_index=True)
+    return [read_statement(schemas, events[number]) for number in first.tolist()], of_events
+
+
+def _correlation_ids(heads: NDArray[np.void], events: Sequence[Record]) -> _Integers:
+    of_frames = np.where(heads["has_correlation_id"], heads["correlation_id"].astype(np.int64), MISSING)
+    of_events = [MISSING if each is None else each for each in map(correlation_id, events)]
+    return np.concatenate((of_frames, np.array(of_events, np.int64)))
+
+
+def _matrix(rows: list[tuple[int, ...]]) -> _Integers:
+    return np.array(rows, np.int64).reshape(-1, len(FIELDS))
+
+
+def _with_texts(body: Body | None, texts: list[str | None]) -> Body | None:
+    """Return a body with other texts."""
+    first, second, third = texts
+    match body:
+        case Heartbeat():
+            return msgspec.structs.replace(body, group_id=first, member_id=second)
+        case HeartbeatResponse():
+            return msgspec.structs.replace(body, member_id=second)
+        case MemberRequest():
+            return MemberRequest(first, second or "")
+        case SoftwareClaim():
+            return msgspec.structs.replace(body, name=first or "", version=second or "", cluster_id=third)
+        case _:
+            return body
+
+
+def compared(statements: StatementColumns, numbers: _Integers, hash_keys: HashKeys) -> Compared:
+    """Return what folding compares of statements, given their numbers."""
+    bodies = Numbered[Hashable]()
+    facts = [_facts(template, bodies) for template in statements.templates]
+    of_templates = np.array(facts, np.int64).reshape(-1, 4)
+    templates = statements.columns[AT["template"]]
+    foldable, described, heartbeats, expects_response = of_templates[templates].T
+    with_own = np.flatnonzero(heartbeats > NO_HEARTBEAT)
+    words = np.vstack((heartbeats, statements.columns[_OWN_OF_BODY]))[:, with_own]
+    groups = grouped(
+        hash_keys, np.ascontiguousarray(words.T), _NO_DATA, np.empty((len(with_own), 0), np.int64)
+    )
+    heartbeats[with_own] = NO_HEARTBEAT + 1 + groups.members
+    return Compared(
+        np.where(foldable, numbers, NOT_FOLDABLE), described, heartbeats, expects_response.astype(np.bool_)
+    )
+
+
+def _facts(template: StatementTemplate, bodies: Numbered[Hashable]) -> tuple[bool, int, int, bool]:
+    """Return whether statements of a template are foldable, two numbers, and whether they expect a response.
+
+    The numbers are those of `Compared`, without regard to own values.
+    """
+    statement, described, heartbeat = template.statement, NOT_DESCRIBED, NO_HEARTBEAT
+    if isinstance(statement.body, ClusterDescription):
+        described = NOT_DESCRIBED + 1 + bodies.number(statement.body)
+    if may_hide_heartbeat(statement):
+        heartbeat = HIDDEN_HEARTBEAT
+    elif isinstance(statement.body, Heartbeat | HeartbeatResponse):
+        own = template.own & (OwnValues.MEMBER | OwnValues.GROUP | OwnValues.EPOCH)
+        heartbeat = NO_HEARTBEAT + 1 + bodies.number((statement.body, own, template.form))
+    return is_foldable(statement), described, heartbeat, statement.expects_response

@@ -1,8 +1,7 @@
 """Windows as columns: what a batch says, without an object for each window and occurrence.
 
-Most windows of steady traffic are judged by a transition that is cached
-(`streaming/judging/columnar_cache.py`), for which numbers are enough. So windows travel and are judged as
-columns, and become objects where the rules read them.
+The automaton judges most windows by numbers alone (`expectations/judging/walk.py`). So windows travel and
+are judged as columns, and become objects where the rules read them.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
-from decoders.frame.columnar.pieces import bounds_of, gathered
-from expectations.conversation.occurrence import Evidence, Occurrence
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
+from decoders.memory import bounds_of, gathered
+from expectations.conversation.columnar.statement_columns import StatementColumns
+from expectations.conversation.observation import ConnectionKey, Evidence, Occurrence, Statement, Window
 
 MISSING: Final = -(1 << 63)
 """Stands for None."""
@@ -47,14 +45,13 @@ _Server = tuple[str, str, int]
 class WindowColumns:
     """The windows of a batch, one after the other.
 
-    Of window i, `ids` (bytes) has the 16 bytes of the connection's ID, `clients` the client, and `servers` at
-    `server_of[i]` (int64) cluster, server and run. Its occurrences are those from `bounds[i]` to
+    For window i, `ids` (bytes) has the connection's ID at 16 * i, `clients[i]` is the client, and
+    `servers[server_of[i]]` (int64) are cluster, server and run. Its occurrences are those from `bounds[i]` to
     `bounds[i + 1]` (int64).
 
-    Of an occurrence, `numbers` (int64) is the number of its statement in `statements`, and `values` (int64)
-    has a column, with a row for each of FIELDS. MISSING stands for None, and `source` is a number in
-    `sources`. `beginnings` (uint8) holds the frames' first bytes, `begins` (int64) where they begin, and the
-    end.
+    For an occurrence, `numbers` (int64) has the number of its statement in `statements`, and `values` (int64)
+    a column, with a row for each of FIELDS. MISSING stands for None, and `source` is a number in `sources`.
+    `beginnings` (uint8) holds the frames' first bytes, `begins` (int64) where they begin, and the end.
     """
 
     ids: bytes
@@ -67,7 +64,7 @@ class WindowColumns:
     sources: Sequence[str]
     beginnings: NDArray[np.uint8]
     begins: _Integers
-    statements: Mapping[int, Statement]
+    statements: StatementColumns
 
     def __len__(self) -> int:
         """Count the windows."""
@@ -75,7 +72,7 @@ class WindowColumns:
 
     @classmethod
     def of(cls, windows: Sequence[Window]) -> WindowColumns:
-        """Lay windows out that share one table of statements."""
+        """Lay windows out."""
         keys = [window.connection for window in windows]
         occurrences = [each for window in windows for each in window.occurrences]
         servers: dict[_Server, int] = {}
@@ -86,20 +83,26 @@ class WindowColumns:
         columns.append([sources.setdefault(each.source, len(sources)) for each in evidence])
         columns += [[getattr(each, name) for each in evidence] for name in OF_EVIDENCE[1:]]
         beginnings = [each.beginning for each in evidence]
+        stated: dict[tuple[int, int], tuple[int, Statement]] = {}
+        numbers = [
+            stated.setdefault((id(window.statements), number), (len(stated), window.statements[number]))[0]
+            for window in windows
+            for number in window.numbers
+        ]
         return cls(
             b"".join(key.id for key in keys),
             [key.client for key in keys],
             list(servers),
             np.array(of_server, np.int64),
             bounds_of([len(window.occurrences) for window in windows]),
-            np.array([number for window in windows for number in window.numbers], np.int64),
+            np.array(numbers, np.int64),
             np.array(
                 [[MISSING if value is None else value for value in column] for column in columns], np.int64
             ).reshape(len(FIELDS), len(occurrences)),
             list(sources),
             np.frombuffer(b"".join(beginnings), np.uint8),
             bounds_of([len(each) for each in beginnings]),
-            windows[0].statements if windows else {},
+            StatementColumns.of(statement for _, statement in stated.values()),
         )
 
     def chosen(self, windows: _Integers) -> WindowColumns:
@@ -164,6 +167,13 @@ class WindowColumns:
         """Return one window as an object."""
         (window,) = self.part(number, number + 1).windows()
         return window
+
+    def evidence(self, at: int) -> Evidence:
+        """Return the evidence of one occurrence."""
+        source, *others = (int(self.values[AT[name], at]) for name in OF_EVIDENCE)
+        beginning = self.beginnings[self.begins[at] : self.begins[at + 1]].tobytes()
+        given = (None if each == MISSING else each for each in others)
+        return Evidence(self.sources[source], beginning, *given)
 
     def _occurrences(self) -> list[Occurrence]:
         columns: dict[str, list[int | None]] = {name: self._column(number) for name, number in AT.items()}

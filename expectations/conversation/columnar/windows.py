@@ -1,87 +1,145 @@
-"""The columnar path from batches of frames to windows, equal to `record_windows.windows_of` of their records.
+"""From a batch of frames to the folded windows of its connections, as columns.
 
-Of frames that are equal but for their correlation IDs, the scalar code decodes one; the rest are compared and
-counted as columns.
+1. An `Arrival` is a batch in its order of arrival, and knows where each record is stored.
+2. `ObservationReader` (`reading.py`) reads frames as columns, and marks those left to the scalar code.
+3. `StatementCache` (`statement_cache.py`) numbers what frames and events say.
+4. `fold_rows` (`folding.py`) folds equal statements of a connection.
+5. `WindowColumns` (`window_columns.py`) is the result: windows whose occurrences name statements by number.
+
+Windows equal those that the scalar code makes record by record (`tests/expectations/conversation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.frames import DecodedFrames
-from decoders.frame.record import Record
+from decoders.frame.columnar.block_reading import BlockBatch
+from decoders.frame.record import Kind, Record
+from decoders.keyed_hash import HashKeys
+from decoders.memory import gathered
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch
-from expectations.conversation.columnar import traits
-from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.folding import Folded, Rows, fold_rows
+from expectations.conversation.columnar.folding import Folded, Rows, SaidBefore, fold_rows
 from expectations.conversation.columnar.reading import ObservationReader
-from expectations.conversation.columnar.said_before import SaidBefore
-from expectations.conversation.columnar.statement_cache import Known, StatementCache
-from expectations.conversation.columnar.window_columns import MISSING, WindowColumns
-from expectations.conversation.observation import Observation
-from expectations.conversation.observe import observe
-from expectations.conversation.occurrence import NO_EVIDENCE
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import Window
+from expectations.conversation.columnar.statement_cache import BatchStatements, StatementCache
+from expectations.conversation.columnar.window_columns import MISSING, OF_EVIDENCE, WindowColumns
+from expectations.conversation.observation import EVIDENCE_BYTES, beginning_of
 
 _Integers = NDArray[np.int64]
+_SOURCE: Final = OF_EVIDENCE.index("source")
+_POSITION: Final = OF_EVIDENCE.index("position")
+
+
+class RecordPlaces(NamedTuple):
+    """Where records are stored. `values` (int64) has a column per record and a row for each of OF_EVIDENCE.
+
+    MISSING stands for None. `sources` names what the row `source` numbers.
+    """
+
+    sources: Sequence[str]
+    values: _Integers
 
 
 @dataclass(frozen=True, slots=True)
-class _Observed:
-    """The statements of the records of an arrival: that of record i is `known[places[i]]`.
+class Arrival:
+    """A batch of one source. Its records are numbered: the frames of the batch first, then its events.
 
-    `correlation_ids` are those of the records, MISSING where there is none.
+    `order` (int64) lists these numbers in order of arrival. `places` returns where records are stored, by
+    their numbers.
     """
 
-    known: list[Known]
-    places: _Integers
-    correlation_ids: _Integers
+    batch: FrameBatch
+    order: _Integers
+    places: Callable[[_Integers], RecordPlaces]
+
+    @classmethod
+    def of_file(cls, batch: FrameBatch, name: str) -> Arrival:
+        """Wrap a batch of one capture file, whose sequences are in order of arrival."""
+        of_events = [MISSING if event.position is None else event.position for event in batch.events]
+        positions = np.concatenate((batch.frames.positions, np.array(of_events, np.int64)))
+
+        def places(numbers: _Integers) -> RecordPlaces:
+            values = np.full((len(OF_EVIDENCE), len(numbers)), MISSING, np.int64)
+            values[_SOURCE], values[_POSITION] = 0, positions[numbers]
+            return RecordPlaces([name], values)
+
+        return cls(batch, batch.order(), places)
+
+    @classmethod
+    def of_topic(
+        cls, opened: BlockBatch, topics: pa.Array, partitions: pa.Array, offsets: pa.Array
+    ) -> Arrival:
+        """Wrap a batch of blocks, given the topic, partition and offset of each."""
+        named = topics.dictionary_encode()
+        names, blocks, rows = named.dictionary.to_pylist(), opened.blocks, opened.rows
+        of_blocks = [each.to_numpy() for each in (named.indices, partitions, offsets)]
+
+        def places(numbers: _Integers) -> RecordPlaces:
+            inside = blocks[numbers]
+            missing = np.full(len(numbers), MISSING, np.int64)
+            topic, partition, offset = (values[inside] for values in of_blocks)
+            return RecordPlaces(names, np.array([topic, missing, partition, offset, rows[numbers]], np.int64))
+
+        return cls(opened.batch, np.lexsort((rows, blocks)), places)
+
+    def column(self, of_frames: NDArray[Any], of_events: str) -> NDArray[Any]:
+        """Return one value per record, by number: a column of the frames, then an attribute of the events."""
+        events = [getattr(event, of_events) for event in self.batch.events]
+        return np.concatenate((of_frames, np.array(events, of_frames.dtype)))
+
+    def without_heartbeats(self) -> _Integers:
+        """Return the order without the feeder's own heartbeats, which belong to no connection."""
+        kinds = self.column(self.batch.frames.kinds, "kind")[self.order]
+        without: _Integers = self.order[kinds != Kind.HEARTBEAT]
+        return without
+
+    def beginnings(self, numbers: _Integers) -> tuple[NDArray[np.uint8], _Integers]:
+        """Return the first bytes of records, one after the other, and their bounds."""
+        batch, events = self.batch, [beginning_of(event) for event in self.batch.events]
+        begins = len(batch.data) + np.cumsum([0, *map(len, events)])[:-1]
+        starts = np.concatenate((batch.frames.starts, begins))[numbers]
+        lengths = np.concatenate((batch.frames.lengths, [len(each) for each in events])).astype(np.int64)
+        data = batch.data
+        if any(events):
+            data = np.concatenate((data, np.frombuffer(b"".join(events), np.uint8)))
+        return gathered(data, starts, np.minimum(lengths[numbers], EVIDENCE_BYTES))
 
 
 class ColumnarWindows:
-    """Observes and folds batches. Not thread-safe."""
+    """Observes and folds batches. Remembers statements from one batch to the next. Not thread-safe."""
 
-    def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
+    def __init__(self, schemas: Schemas, secret: bytes) -> None:
+        """`secret` keeps strangers from choosing texts that are slow to look up."""
+        keys = HashKeys.of(secret)
         self._reader = ObservationReader(schemas)
-        self._statements = StatementCache(schemas)
-        self._said_before = SaidBefore.new()
+        self._statements = StatementCache(schemas, keys)
+        self._said_before = SaidBefore.new(keys)
 
-    def windows_of(self, arrival: Arrival) -> list[Window]:
+    def columns_of(self, arrival: Arrival) -> WindowColumns:
         """Fold the records of a batch to one window per connection, in order of arrival.
 
         The feeder's own heartbeats belong to no connection and are dropped.
         """
-        return [window for part in self._slices(arrival, len(arrival.order)) for window in part.windows()]
+        return next(self.slices_of(arrival, len(arrival.order)), None) or WindowColumns.of([])
 
-    def columns_of(self, arrival: Arrival) -> WindowColumns:
-        """Do the same, and return the windows as columns."""
-        return next(self._slices(arrival, len(arrival.order)), None) or WindowColumns.of([])
-
-    def slices_of(self, arrival: Arrival, size: int) -> Iterator[list[Window]]:
+    def slices_of(self, arrival: Arrival, size: int) -> Iterator[WindowColumns]:
         """Fold the records of a batch as if they had arrived in batches of `size` records."""
-        for columns in self._slices(arrival, size):
-            yield columns.windows()
-
-    def _slices(self, arrival: Arrival, size: int) -> Iterator[WindowColumns]:
         if self._statements.clear_if_full() or self._said_before.is_full:
             self._said_before.clear()
-        observed, order = self._observe(arrival.batch), arrival.without_heartbeats()
-        statements = dict(enumerate(known.statement for known in observed.known))
+        said = self._statements.of_batch(arrival.batch, self._reader.read(arrival.batch))
+        order = arrival.without_heartbeats()
         for begin in range(0, len(order), size or 1):
-            yield self._fold(arrival, observed, statements, order[begin : begin + size])
+            yield self._fold(arrival, said, order[begin : begin + size])
 
-    def _fold(
-        self, arrival: Arrival, observed: _Observed, statements: dict[int, Statement], order: _Integers
-    ) -> WindowColumns:
+    def _fold(self, arrival: Arrival, said: BatchStatements, order: _Integers) -> WindowColumns:
         connections, openings = _connections(arrival, order)
-        rows = _rows(arrival, observed, order, connections)
+        rows = _rows(arrival, said, order, connections)
         ids = b"".join([opening.connection for opening in openings])
         halves = np.frombuffer(ids, np.int64).reshape(len(openings), 2)
         folded = fold_rows(rows, halves, self._said_before)
@@ -97,42 +155,12 @@ class ColumnarWindows:
             [(cluster, str(server), run) for cluster, server, run in servers],
             np.array(of_server, np.int64),
             np.searchsorted(connections[folded.first], np.arange(len(openings) + 1)),
-            observed.places[first],
-            np.concatenate((_occurrences(arrival, observed, order, folded), places.values)),
+            said.places[first],
+            np.concatenate((_occurrences(arrival, said, order, folded), places.values)),
             places.sources,
             *arrival.beginnings(first),
-            statements,
+            said.statements,
         )
-
-    def _observe(self, batch: FrameBatch) -> _Observed:
-        read = self._reader.read(batch)
-        groups = traits.group(read.decoded, read.traits, read.member_places, read.plain)
-        (others,) = np.nonzero(groups.members < 0)
-        known = self._statements.of_groups(batch, read, groups.first)
-        known += self._statements.of_frames(batch, read, others)
-        events = [observe(self._schemas, event, NO_EVIDENCE) for event in batch.events]
-        said = {event.statement: self._statements.of_statement(event.statement) for event in events}
-        known += [said[event.statement] for event in events]
-        further = np.arange(len(groups.first), len(known))
-        places = np.concatenate((groups.members, further[len(others) :]))
-        places[others] = further[: len(others)]
-        distinct, numbers = _distinct(known)
-        return _Observed(distinct, numbers[places], _correlation_ids(read.decoded, events))
-
-
-def _distinct(known: list[Known]) -> tuple[list[Known], _Integers]:
-    """Return each object once, and the number of each in that list. Most equal statements are one object."""
-    distinct = {id(each): each for each in known}
-    numbers = {identity: number for number, identity in enumerate(distinct)}
-    return list(distinct.values()), np.array([numbers[id(each)] for each in known], np.int64)
-
-
-def _correlation_ids(decoded: DecodedFrames, events: list[Observation]) -> _Integers:
-    """Return the correlation IDs of all frames, then those of the batch's other records."""
-    heads = decoded.heads
-    of_frames = np.where(heads["has_correlation_id"], heads["correlation_id"].astype(np.int64), MISSING)
-    of_events = [MISSING if event.correlation_id is None else event.correlation_id for event in events]
-    return np.concatenate((of_frames, np.array(of_events, np.int64)))
 
 
 def _connections(arrival: Arrival, order: _Integers) -> tuple[_Integers, list[Record]]:
@@ -157,27 +185,23 @@ def _identity(batch: FrameBatch, number: int) -> Record:
     return batch.openings[int(batch.frames.connections[number])]
 
 
-def _rows(arrival: Arrival, observed: _Observed, order: _Integers, connections: _Integers) -> Rows:
-    frames, places = arrival.batch.frames, observed.places[order]
-    expects = np.array([each.statement.expects_response for each in observed.known], np.bool_)
-    numbers = np.array([each.number for each in observed.known], np.int64)
-    described = np.array([each.described for each in observed.known], np.int64)
-    heartbeats = np.array([each.heartbeat for each in observed.known], np.int64)
+def _rows(arrival: Arrival, said: BatchStatements, order: _Integers, connections: _Integers) -> Rows:
+    frames, places, compared = arrival.batch.frames, said.places[order], said.compared
     return Rows(
         connections,
         arrival.column(frames.sequences, "sequence")[order],
         arrival.column(frames.paired_sequences, "paired_sequence")[order],
         arrival.column(frames.kinds, "kind")[order],
         arrival.column(frames.pairings, "pairing")[order],
-        expects[places],
-        numbers[places],
-        described[places],
-        heartbeats[places],
+        compared.expects_response[places],
+        compared.numbers[places],
+        compared.described[places],
+        compared.heartbeats[places],
         arrival.column(frames.true_lengths, "true_length")[order],
     )
 
 
-def _occurrences(arrival: Arrival, observed: _Observed, order: _Integers, folded: Folded) -> _Integers:
+def _occurrences(arrival: Arrival, said: BatchStatements, order: _Integers, folded: Folded) -> _Integers:
     """Return the occurrences of folded rows of an order: a row for each of OF_OCCURRENCE."""
     first, last, previous = order[folded.first], order[folded.last], order[folded.previous]
     sequences = arrival.column(arrival.batch.frames.sequences, "sequence")
@@ -190,7 +214,7 @@ def _occurrences(arrival: Arrival, observed: _Observed, order: _Integers, folded
             captured_at[last],
             np.where(folded.previous < 0, 0, captured_at[previous]),
             folded.counts,
-            observed.correlation_ids[first],
+            said.correlation_ids[first],
             folded.paired_sequences,
             folded.sizes,
         ],

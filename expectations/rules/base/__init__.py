@@ -1,1 +1,1 @@
-"""What a rule is, and bases for rules of several KIPs."""
+"""The base class of rules, and bases for rules of several KIPs."""

@@ -1,38 +1,47 @@
-"""Rules about what a client must not send once it has read a response, and what shows that it has.
+"""Rules on requests that a client must not send once it has read a response.
 
 A request that was sent a second after the response is settled: the client has read it. A request that was
 sent sooner is informed if the client's host had the response and the client does not pipeline. That is not
-proof: TCP may have held the request back until the response arrived. Two things make it proof:
+proof, since TCP may have held the request back until the response arrived. Two things make it proof: that the
+request is refused, and that it is at least the third offence, because nothing is held back for so long.
 
-- the request is refused: with error 35, or because the broker closes first while nothing else is in flight;
-- it is at least the third offence of an informed client: nothing is held back for so long.
-
-Any other request may have been under way when the response came, and is undecided.
+    an offence                 verdict
+    settled                    violates
+    informed, the third or     violates
+    a later one
+    informed, an earlier one   held, until it
+      is refused with error 35     violates
+      is in flight alone when      violates
+      the broker closes first
+      gets another response,       is undecided
+      or bytes are lost
+    any other                  undecided: it may have been under way when the response came
 """
 
 from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
-from decoders.frame.record import Kind
-from decoders.protocol import UNSUPPORTED_VERSION
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.in_flight import request_version
+from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
+from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import FRAMES, LOSSES, Judgement, Rule, Verdict, undecided
+from expectations.conversation.own_values import Count, SequenceNumber
+from expectations.conversation.progress import ApiVersion, request_version
+from expectations.rules.base.reason import Reason, why_untold
+from expectations.rules.base.rule import Judgement, Judgements, Rule, Verdict, conforms, undecided
 
 ENOUGH = 3
-"""Offences of an informed client, by the last of which it has surely read the response."""
+"""The informed offence from which on the client has surely read the response."""
 
 
 class InformedOffences(msgspec.Struct, omit_defaults=True):
     """The informed offences of one rule on one connection: how many there were, and the first of them."""
 
-    informed: int = 0
+    informed: Count = 0
     first: Judgement | None = None
 
     def count(self, request: Observation, offence: Judgement) -> tuple[int, Judgement | None]:
@@ -66,14 +75,14 @@ def _repeated(first: Judgement, latest: Observation, count: int) -> Judgement | 
 class SuspectedOffences(InformedOffences, omit_defaults=True):
     """The informed offences of one connection; `held` are those that may still be refused, by sequence."""
 
-    held: dict[int, Judgement] = {}
+    held: dict[SequenceNumber, Judgement] = {}
 
     @property
     def is_waiting(self) -> bool:
         """Whether the verdict on a response depends on its request."""
         return bool(self.held)
 
-    def add(self, request: Observation, offence: Judgement) -> Iterator[Judgement]:
+    def add(self, request: Observation, offence: Judgement) -> Judgements:
         """Judge an offence, or hold it until it is known whether the broker refuses the request."""
         early, proven = self.count(request, offence)
         if proven is not None:
@@ -81,9 +90,9 @@ class SuspectedOffences(InformedOffences, omit_defaults=True):
         if early and request.informed and request.expects_response:
             self.held[request.first_sequence] = dataclasses.replace(offence, count=early, subject=request)
         elif early:
-            yield undecided(early)
+            yield undecided(Reason.UNDER_WAY, early)
 
-    def judge_response(self, response: Observation) -> Iterator[Judgement]:
+    def judge_response(self, response: Observation) -> Judgements:
         """Judge the offence that a response answers, if it is held."""
         offence = self.held.pop(response.paired_sequence, None) if response.is_matched else None
         if offence is None:
@@ -95,50 +104,127 @@ class SuspectedOffences(InformedOffences, omit_defaults=True):
         if UNSUPPORTED_VERSION in (response.errors or ()):
             yield dataclasses.replace(offence, count=answered)
         else:
-            yield undecided(answered)
+            yield undecided(Reason.UNDER_WAY, answered)
 
-    def judge_closing(self, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_closing(self, conversation: Conversation) -> Judgements:
         """Judge the offences that are still held when the connection closes."""
         for offence in self.held.values():
             assert offence.subject is not None
             is_refused = conversation.closed_upon == request_version(offence.subject.statement)
-            yield offence if is_refused else undecided(offence.count)
+            yield offence if is_refused else undecided(Reason.UNDER_WAY, offence.count)
         self.held.clear()
 
-    def give_up(self) -> Iterator[Judgement]:
+    def give_up(self) -> Judgements:
         """Drop all offences that are held: the responses will not be recognised."""
         if self.held:
-            yield undecided(sum(offence.count for offence in self.held.values()))
+            yield undecided(Reason.LOST_BYTES, sum(offence.count for offence in self.held.values()))
             self.held.clear()
 
 
 class AfterResponseRule(Rule):
-    """A rule that a request breaks if the client had read a response when it sent the request."""
+    """A rule that a request breaks if its client had read a response before."""
 
-    kinds = FRAMES | LOSSES
     State = SuspectedOffences
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: SuspectedOffences
-    ) -> Iterator[Judgement]:
-        """Judge each request, and each offence that is held as soon as it is known whether it is refused."""
-        if observation.kind is Kind.REQUEST:
-            judgement = self.judge_request(observation, conversation)
-            if judgement is None:
-                return
-            if judgement.verdict is Verdict.VIOLATES:
-                yield from state.add(observation, judgement)
-            else:
-                yield judgement
-        elif observation.kind is Kind.RESPONSE:
-            yield from state.judge_response(observation)
-        elif observation.kind in LOSSES:
-            yield from state.give_up()
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: SuspectedOffences
+    ) -> Judgements:
+        """Judge each request; an offence may be held until it is known whether it is refused."""
+        judgement = self.judge_request(request, conversation)
+        if judgement is None:
+            return
+        if judgement.verdict is Verdict.VIOLATES:
+            yield from state.add(request, judgement)
+        else:
+            yield judgement
 
-    def close(self, conversation: Conversation, state: SuspectedOffences) -> Iterator[Judgement]:
+    def on_response(
+        self, response: Observation, conversation: Conversation, state: SuspectedOffences
+    ) -> Judgements:
+        """Judge the offence that a response answers, if it is held."""
+        yield from state.judge_response(response)
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: SuspectedOffences) -> Judgements:
+        """Give up the offences that are held: their responses may be among the lost bytes."""
+        yield from state.give_up()
+
+    def close(self, conversation: Conversation, state: SuspectedOffences) -> Judgements:
         """Judge the offences that are held by whether the broker closed upon them."""
         yield from state.judge_closing(conversation)
 
     @abstractmethod
     def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
         """Judge a request as if the client had read the response. None if nothing is to be judged."""
+
+
+UNTOLD_LIMIT = 32
+"""API versions of one connection whose requests wait for the broker to serve them; others are undecided."""
+
+
+class UntoldRequests(SuspectedOffences, omit_defaults=True):
+    """The requests that were sent while no ranges were known, by version, until the broker serves one."""
+
+    untold: dict[ApiVersion, Count] = {}
+
+    def add_untold(self, request: Observation, conversation: Conversation) -> Judgements:
+        """Judge a request of which nothing is known but what the broker serves on the connection."""
+        version = request_version(request.statement)
+        if version in conversation.served_unadvertised:
+            yield conforms(request.count)
+        elif not request.expects_response or request.api_version < 0:
+            yield undecided(why_untold(conversation), request.count)
+        elif version in self.untold or len(self.untold) < UNTOLD_LIMIT:
+            self.untold[version] = self.untold.get(version, 0) + request.count
+        else:
+            yield undecided(Reason.FORGOTTEN, request.count)
+
+    def judge_untold(self, response: Observation, conversation: Conversation) -> Judgements:
+        """Judge what waits for a version. All of it conforms if the broker serves it; no refusal decides."""
+        version = response.api_key, response.api_version
+        if not response.is_matched or version not in self.untold:
+            return
+        waiting = self.untold.pop(version)
+        is_refused = UNSUPPORTED_VERSION in (response.errors or ())
+        if is_refused and waiting > response.count:
+            self.untold[version] = waiting - response.count
+        # The count of the response, where it is the same, is that of every connection.
+        count = response.count if is_refused or waiting == response.count else waiting
+        yield undecided(why_untold(conversation), count) if is_refused else conforms(count)
+
+
+class AdvertisedRangesRule(AfterResponseRule):
+    """A rule that holds requests, other than ApiVersions, against the ranges that the broker advertised.
+
+    A request without known ranges conforms once the broker has served its version on the connection.
+    """
+
+    State = UntoldRequests
+
+    def on_request(self, request: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge each request by the ranges in force, or let it wait for a response to its version."""
+        if request.api_key in (API_VERSIONS, -1):
+            return
+        if conversation.advertised is None:
+            yield from state.add_untold(request, conversation)
+        else:
+            yield from super().on_request(request, conversation, state)
+
+    def on_response(self, response: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge the offence that a response answers, and what waits for its version."""
+        yield from super().on_response(response, conversation, state)
+        yield from state.judge_untold(response, conversation)
+
+    def close(self, conversation: Conversation, state: Any) -> Judgements:
+        """Judge the offences that are held, and give up what still waits."""
+        yield from super().close(conversation, state)
+        if state.untold:
+            yield undecided(why_untold(conversation), sum(state.untold.values()))
+
+    def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
+        """Judge a request by the ranges in force."""
+        assert conversation.advertised is not None
+        return self.judge_by(conversation.advertised, request)
+
+    @abstractmethod
+    def judge_by(self, advertised: Advertised, request: Observation) -> Judgement | None:
+        """Judge a request by ranges as if the client had read them."""

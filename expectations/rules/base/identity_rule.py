@@ -1,4 +1,4 @@
-"""What a rule about shared identities is: one offence, judged on the claims of several connections.
+"""Rules about shared identities: one offence, judged on the claims of several connections.
 
 Such a rule compares one claim with all other known claims of the same identity. Its judgement must
 depend on the claims alone, not on the order in which they arrived.
@@ -7,11 +7,9 @@ depend on the claims alone, not on the order in which they arrived.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.rule import Judgement, Rule
 
@@ -20,23 +18,20 @@ class IdentityRule(Rule):
     """A rule about the claims of one kind of identity, or of several, each judged by itself.
 
     A rule that `waits` accuses because something did not happen, so it is asked only after later claims
-    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes.
+    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A
+    rule that waits only for some claims overrides `waits_for`.
 
-    A rule on claims of several kinds names the others in `further_kinds`. One that can also judge a single
-    connection names its observations in `kinds`.
+    A rule on claims of several kinds names the others in `further_kinds`. To most of these rules one
+    connection alone is no opportunity to offend; a rule that also judges a single connection has methods for
+    its observations.
     """
 
-    kinds = frozenset()
     kind: ClassVar[IdentityKind]
     further_kinds: ClassVar[frozenset[IdentityKind]] = frozenset()
     waits: ClassVar[bool] = False
 
-    def judge(self, observation: Observation, conversation: Conversation, state: Any) -> Iterator[Judgement]:
-        """Judge nothing: to most of these rules, one connection alone is no opportunity to offend."""
-        yield from ()
-
     def waits_for(self, claim: Claim) -> bool:
-        """Whether later claims may clear what a claim shows. Some rules that wait need not always."""
+        """Whether later claims may clear what a claim shows."""
         return self.waits
 
     @classmethod

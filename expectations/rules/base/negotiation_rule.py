@@ -7,22 +7,18 @@ request, and a refusal by whether the client leaves the connection.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import ClassVar
 
-from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.after_response_rule import InformedOffences
+from expectations.rules.base.reason import Reason, why_unanswered, why_unread
 from expectations.rules.base.rule import (
-    AFTER_OPENING,
-    LOSSES,
-    REQUESTS,
-    RESPONSES,
     Judgement,
+    Judgements,
     NoState,
     Rule,
     Verdict,
@@ -43,22 +39,26 @@ class ClaimRule(Rule):
 
     first_version: ClassVar[int] = FIRST_VERSION_WITH_SOFTWARE
     apis = frozenset({API_VERSIONS})
-    only_given_up = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge each claim once it is known whether the broker understood it."""
-        negotiation = conversation.negotiation
-        for asked in negotiation.given_up:
-            yield from self._judge(asked, understood=asked.advertised)
-        if observation.api_key != API_VERSIONS:
-            return
-        if observation.kind is Kind.REQUEST:
-            if self._is_unreadable(observation):
-                yield undecided(observation.count)
-        elif negotiation.answered is not None:
-            yield from self._judge_with_response(negotiation.answered, observation)
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge a claim that cannot be read, and the claim that is given up because too many wait."""
+        yield from self._judge_given_up(conversation)
+        if request.api_key == API_VERSIONS and self._is_unreadable(request):
+            yield undecided(why_unread(request), request.count)
+
+    def on_response(self, response: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claim that a response answers."""
+        asked = conversation.negotiation.answered
+        if asked is not None:
+            yield from self._judge_with_response(asked, response)
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claims whose responses may be among the lost bytes."""
+        yield from self._judge_given_up(conversation)
+
+    def close(self, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claims that got no response."""
+        yield from self._judge_given_up(conversation)
 
     @abstractmethod
     def judge_claim(self, asked: Asked) -> Judgement:
@@ -67,55 +67,62 @@ class ClaimRule(Rule):
     def _is_unreadable(self, request: Observation) -> bool:
         return request.known and request.api_version >= self.first_version and request.body is None
 
-    def _judge_with_response(self, asked: Asked, response: Observation) -> Iterator[Judgement]:
+    def _judge_given_up(self, conversation: Conversation) -> Judgements:
+        for asked in conversation.negotiation.given_up:
+            yield from self._judge(asked, None if asked.advertised else why_unanswered(conversation))
+
+    def _judge_with_response(self, asked: Asked, response: Observation) -> Judgements:
         body = response.body
         if not isinstance(body, Advertisement):
-            yield from self._judge(asked, understood=asked.advertised)
+            yield from self._judge(asked, None if asked.advertised else why_unread(response))
         elif body.error_code != UNSUPPORTED_VERSION:
             in_its_version = body.body_version == asked.request.api_version
-            yield from self._judge(asked, understood=in_its_version or asked.advertised)
+            yield from self._judge(asked, None if in_its_version or asked.advertised else Reason.NOT_SHOWN)
 
-    def _judge(self, asked: Asked, *, understood: bool) -> Iterator[Judgement]:
+    def _judge(self, asked: Asked, doubt: Reason | None) -> Judgements:
+        """Judge a claim unless there is a `doubt` whether the broker understood it."""
         if asked.request.api_version >= self.first_version:
-            yield self.judge_claim(asked) if understood else undecided()
+            yield self.judge_claim(asked) if doubt is None else undecided(doubt)
 
 
 class NegotiationResponseRule(Rule):
     """A rule about the broker's response to ApiVersions."""
 
-    kinds = RESPONSES
     apis = frozenset({API_VERSIONS})
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_response(self, response: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each response that is matched to its request."""
-        if observation.api_key == API_VERSIONS and observation.is_matched:
-            yield from self.judge_response(observation, conversation.negotiation.answered, conversation)
+        if response.api_key == API_VERSIONS and response.is_matched:
+            yield from self.judge_response(response, conversation.negotiation.answered, conversation)
 
     @abstractmethod
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge a response. `asked` is its request, None if it was not read or makes no claim."""
 
 
 class ClaimResponseRule(NegotiationResponseRule):
     """A rule about how the broker responds to a claim, which may be known without the response."""
 
-    kinds = AFTER_OPENING
-    only_given_up = True
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claim that is given up because too many wait."""
+        yield from self._judge_given_up(conversation)
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge each claim whose response will not be seen, and each matched response."""
+    def on_loss(self, loss: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claims whose responses may be among the lost bytes."""
+        yield from self._judge_given_up(conversation)
+
+    def close(self, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claims that got no response."""
+        yield from self._judge_given_up(conversation)
+
+    def _judge_given_up(self, conversation: Conversation) -> Judgements:
         for asked in conversation.negotiation.given_up:
             yield from self.judge_without_response(asked, conversation)
-        yield from super().judge(observation, conversation, state)
 
     @abstractmethod
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge a claim whose response will not be seen."""
 
 
@@ -124,11 +131,11 @@ class AdvertisementRule(NegotiationResponseRule):
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge each response without error."""
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR:
             judgement = self.judge_advertisement(body)
             if judgement is not None:
@@ -154,30 +161,31 @@ class RefusedConnectionRule(Rule):
     """
 
     error: ClassVar[int]
-    kinds = REQUESTS | LOSSES
-    after_error = True
     State = RefusedState
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: RefusedState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: RefusedState) -> Judgements:
         """Judge each request after the refusal."""
         if self.error not in conversation.negotiation.errors:
             return
-        if observation.kind in LOSSES:
-            state.lost = True
-        elif observation.kind is Kind.REQUEST:
-            state.used = True
-            early, proven = state.count(observation, self._violates(observation))
-            if early:
-                yield undecided(early)
-            if proven is not None:
-                yield proven
+        state.used = True
+        early, proven = state.count(request, self._violates(request))
+        if early:
+            yield undecided(Reason.UNDER_WAY, early)
+        if proven is not None:
+            yield proven
 
-    def close(self, conversation: Conversation, state: RefusedState) -> Iterator[Judgement]:
-        """A client that sent nothing more conforms if the rest of the connection was seen."""
+    def on_loss(self, loss: Observation, conversation: Conversation, state: RefusedState) -> Judgements:
+        """Remember that requests after the refusal may have been lost."""
+        state.lost = state.lost or self.error in conversation.negotiation.errors
+        yield from ()
+
+    def close(self, conversation: Conversation, state: RefusedState) -> Judgements:
+        """Judge a client that sent nothing more: it conforms if the rest of the connection was seen."""
         if self.error in conversation.negotiation.errors and not state.used:
-            yield conforms() if conversation.ended and not state.lost else undecided()
+            if state.lost:
+                yield undecided(Reason.LOST_BYTES)
+            else:
+                yield conforms() if conversation.ended else undecided(Reason.NOT_ENDED)
 
     def _violates(self, request: Observation) -> Judgement:
         return Judgement(

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 
 import msgspec
 
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Rule, undecided
+from expectations.conversation.own_values import SequenceNumber
+from expectations.rules.base.reason import Reason, why_unanswered
+from expectations.rules.base.rule import Judgements, Rule, undecided
 
 AWAITED_LIMIT = 64
-"""How many requests of one rule and connection may wait; one more makes the oldest undecided."""
+"""Requests of one rule and connection that may wait; with one more, the oldest is undecided."""
 
 
 class Awaited(msgspec.Struct, omit_defaults=True):
     """The requests that wait for their response, by sequence; folded ones by their first sequence."""
 
-    requests: dict[int, Observation] = {}
+    requests: dict[SequenceNumber, Observation] = {}
 
     @property
     def is_waiting(self) -> bool:
         """Whether the verdict on a response depends on its request."""
         return bool(self.requests)
 
-    def add(self, request: Observation) -> Iterator[Judgement]:
-        """Let a request wait. Undecided is the one dropped for it, and one that expects no response."""
+    def add(self, request: Observation) -> Judgements:
+        """Let a request wait. A request that is dropped for it, or expects no response, is undecided."""
         if not request.expects_response:
-            yield undecided(request.count)
+            yield undecided(Reason.NO_RESPONSE, request.count)
             return
         if len(self.requests) >= AWAITED_LIMIT:
-            yield undecided(self.requests.pop(next(iter(self.requests))).count)
+            yield undecided(Reason.FORGOTTEN, self.requests.pop(next(iter(self.requests))).count)
         self.requests[request.first_sequence] = request
 
     def take(self, response: Observation) -> Observation | None:
@@ -43,10 +43,10 @@ class Awaited(msgspec.Struct, omit_defaults=True):
             self.requests[request.first_sequence] = Observation(request.statement, left)
         return request
 
-    def give_up(self) -> Iterator[Judgement]:
+    def give_up(self, reason: Reason) -> Judgements:
         """Drop all requests that wait: their responses will not be recognised. They are undecided."""
         if self.requests:
-            yield undecided(sum(request.count for request in self.requests.values()))
+            yield undecided(reason, sum(request.count for request in self.requests.values()))
             self.requests.clear()
 
 
@@ -58,22 +58,24 @@ class ResponseRule(Rule):
 
     State = Awaited
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: Awaited
-    ) -> Iterator[Judgement]:
-        """Let requests wait, and judge each when its response comes."""
-        if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
-            yield from state.give_up()
-        elif observation.kind is Kind.REQUEST and self.awaits(observation, conversation):
-            yield from state.add(observation)
-        elif observation.kind is Kind.RESPONSE and observation.is_matched:
-            request = state.take(observation)
-            if request is not None:
-                yield from self.judge_response(request, observation, conversation)
+    def on_request(self, request: Observation, conversation: Conversation, state: Awaited) -> Judgements:
+        """Let a request wait for its response."""
+        if self.awaits(request, conversation):
+            yield from state.add(request)
 
-    def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
+    def on_response(self, response: Observation, conversation: Conversation, state: Awaited) -> Judgements:
+        """Judge the request that a response belongs to, if it waits."""
+        request = state.take(response) if response.is_matched else None
+        if request is not None:
+            yield from self.judge_response(request, response, conversation)
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: Awaited) -> Judgements:
+        """Give up: the responses may be among the lost bytes."""
+        yield from state.give_up(why_unanswered(conversation))
+
+    def close(self, conversation: Conversation, state: Awaited) -> Judgements:
         """Give up: no more responses will come."""
-        yield from state.give_up()
+        yield from state.give_up(why_unanswered(conversation))
 
     @abstractmethod
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
@@ -82,5 +84,5 @@ class ResponseRule(Rule):
     @abstractmethod
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge a response, or `response.count` equal ones, together with its request."""

@@ -1,8 +1,18 @@
-"""What a rule is: one offence, judged on the facts of one connection.
+"""Rules: each is one offence, judged on the facts of one connection.
 
-A rule reads facts and never parses. It is called with each observation of a connection in stream
-order, after the conversation has processed it, and yields judgements. What it remembers between two
-observations is in its own `State`, so that the state of a connection can be stored.
+A rule reads facts and never parses. It is asked about the observations of a connection in stream order, after
+the conversation has processed each, and yields judgements:
+
+    observation         method            asked about
+    OPENED              `on_opening`      the beginning of the connection, as far as it was seen
+    REQUEST             `on_request`      a request, or equal ones that were folded
+    RESPONSE            `on_response`     a response, or equal ones that were folded
+    GAP, INVALID_SIZE   `on_loss`         bytes that were lost, or cannot be cut into frames
+    NOT_KAFKA           `on_foreign`      a connection that begins with no request
+    CLOSED              `close`           what is still pending when the connection closes
+
+A rule has the methods that it needs; `Rule.kinds` follows from them. What it remembers from one call to the
+next is in its own `State`, so that the state of a connection can be stored.
 
 A rule's file is its page: the docstring of the class is published unchanged.
 """
@@ -10,29 +20,36 @@ A rule's file is its page: the docstring of the class is published unchanged.
 from __future__ import annotations
 
 import enum
-import functools
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from abc import ABC
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import msgspec
 
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import Reason
 
-REQUESTS = frozenset({Kind.REQUEST})
-RESPONSES = frozenset({Kind.RESPONSE})
-FRAMES = REQUESTS | RESPONSES
-LOSSES = frozenset({Kind.GAP, Kind.INVALID_SIZE})
-AFTER_OPENING = FRAMES | LOSSES | {Kind.CLOSED}
-"""What may hide frames."""
+FRAMES: Final = frozenset({Kind.REQUEST, Kind.RESPONSE})
+METHODS: Final[Mapping[Kind, str]] = {
+    Kind.OPENED: "on_opening",
+    Kind.REQUEST: "on_request",
+    Kind.RESPONSE: "on_response",
+    Kind.GAP: "on_loss",
+    Kind.INVALID_SIZE: "on_loss",
+    Kind.NOT_KAFKA: "on_foreign",
+}
+"""The method of a rule that judges each kind of observation."""
 
 
 class Level(enum.StrEnum):
-    """How much an offence weighs: it breaks a requirement, breaks a recommendation, or is worth knowing."""
+    """How much an offence weighs: it breaks a requirement, breaks a recommendation, or is worth knowing.
+
+    `expectations/requirements/README.md` says which recommendations are only worth knowing.
+    """
 
     VIOLATION = "violation"
     IMPROVEMENT = "improvement"
@@ -54,12 +71,22 @@ class Verdict(enum.StrEnum):
     VIOLATES = "violates"
     UNDECIDED = "undecided"
 
+    @classmethod
+    def of(cls, ruling: str) -> Verdict:
+        """Return the verdict of a ruling, which may be that of another process, as text."""
+        return cls.UNDECIDED if ruling in _REASONS else cls(ruling)
+
+
+Ruling = Verdict | Reason
+"""What checks are counted by: a verdict, or the reason in the place of UNDECIDED."""
+_REASONS: Final = frozenset(Reason)
+
 
 class Spec(enum.StrEnum):
     """Which reading of a KIP applies.
 
     SHIPPED is what released Kafka does, TEXT the KIP as written. TAGGED is the later revision of
-    KIP-1313, in which request header 3 carries the instance ID as a tagged field.
+    KIP-1313, in which request header v3 carries the instance ID as a tagged field.
     """
 
     SHIPPED = "shipped"
@@ -71,9 +98,9 @@ class Spec(enum.StrEnum):
 class Judgement:
     """The verdict on one opportunity to offend, or on `count` equal ones.
 
-    `context` holds the parts of the message that vary, by name. `level` and `role` are set only where
-    they differ from the rule's own. `subject` is the observation that offends, if it is not the one
-    being judged.
+    `context` holds the parts of the message that vary, by name, without `api` and `version`, which are the
+    offending frame's. `level` and `role` are set only where they differ from the rule's own. `subject` is the
+    observation that offends, if it is not the one being judged. An undecided one has a `reason`.
     """
 
     verdict: Verdict
@@ -84,6 +111,16 @@ class Judgement:
     level: Level | None = None
     subject: Observation | None = None
     role: Role | None = None
+    reason: Reason | None = None
+
+    @property
+    def ruling(self) -> Ruling:
+        """The verdict, or the reason why it is undecided."""
+        return self.reason or self.verdict
+
+
+Judgements = Iterator[Judgement]
+"""What a method of a rule yields."""
 
 
 class NoState(msgspec.Struct):
@@ -91,35 +128,23 @@ class NoState(msgspec.Struct):
 
 
 class Rule(ABC):
-    """One rule. Its id follows from its file: `kip_1313/instance_id_zero.py` is `kip1313/instance-id-zero`.
+    """One rule. Its ID follows from its file: `kip_1313/instance_id_zero.py` is `kip1313/instance-id-zero`.
 
-    `family` is the id's first part, `state_name` the id as the name of a field. `section` names the
-    place in the KIP and `requirement` says what it demands, in our own words. `message` is one line
-    with the names of the context in braces. `implies` names the other rules that the same offence
-    breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`.
+    `family` is the ID's first part, `state_name` the ID as the name of a field. `section` names the
+    place in the KIP and `requirement` says what it demands, in our own words. `needs` says what must be
+    seen for the rule to have something to judge. `message` is one line with the names of the context in
+    braces; `{api}` and `{version}` are the offending frame's. `implies` names the other rules that the same
+    offence breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`.
 
-    Eight attributes say which observations need not be judged, so that the judge can skip the rule:
+    `kinds` are the kinds of observations that the rule has methods for. Three attributes save calls and
+    decide nothing: if the methods were called all the same, their verdicts would not change.
 
-    - `kinds`: the kinds of observations that the rule judges.
     - `apis`: the APIs whose requests and responses it judges; None for all.
-    - `not_apis`: APIs whose requests and responses it does not judge.
-    - `needs_header_v3`: the rule judges nothing until the connection has used request header 3.
-    - `on_header_v3`: of the requests whose header is certain, it judges only those on request header 3 (True)
-      or only those on an older one (False); None for all.
-    - `after_error`: it judges nothing until a response to ApiVersions has given an error after which a client
-      leaves the connection (`Negotiation.errors`).
-    - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are,
-      and is counted without calling the rule.
-    - `only_given_up`: of a request that has a body it judges only what that request makes the negotiation
-      give up.
+    - `needs_header_v3`: it judges nothing until the connection has used request header v3.
+    - `passes_clean`: a clean frame (`Observation.is_clean`) conforms, whatever the connection's facts are.
 
-    A rule that sets `needs_body` judges only statements that have a body that rules read. Others of its APIs
-    may then be cached like those of APIs that no rule names.
-
-    A rule that reads `conversation.progress` declares `uses_progress`: its verdicts are never cached.
-
-    A field `sequence` of a rule's `State` is the sequence of a frame of the connection. A rule only compares
-    it with others: connections on which sequences are in the same order share cached verdicts.
+    The types of a rule's `State` say which of its values are the connection's own, such as sequences and IDs
+    (`expectations/conversation/own_values.py`). Connections that differ in nothing else share verdicts.
     """
 
     id: ClassVar[str]
@@ -128,32 +153,30 @@ class Rule(ABC):
     kip: ClassVar[str]
     section: ClassVar[str]
     requirement: ClassVar[str]
+    needs: ClassVar[str]
     message: ClassVar[str]
     level: ClassVar[Level]
     role: ClassVar[Role]
     implies: ClassVar[tuple[str, ...]] = ()
-    kinds: ClassVar[frozenset[Kind]] = AFTER_OPENING
+    kinds: ClassVar[frozenset[Kind]] = frozenset()
     apis: ClassVar[frozenset[int] | None] = None
-    not_apis: ClassVar[frozenset[int]] = frozenset()
     needs_header_v3: ClassVar[bool] = False
-    on_header_v3: ClassVar[bool | None] = None
-    after_error: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
-    only_given_up: ClassVar[bool] = False
-    needs_body: ClassVar[bool] = False
-    uses_progress: ClassVar[bool] = False
     State: ClassVar[type[msgspec.Struct]] = NoState
 
     def __init__(self, spec: Spec = Spec.SHIPPED) -> None:
         self.spec = spec
 
     def __init_subclass__(cls) -> None:
-        """Name the rule after its file."""
+        """Name the rule after its file, and find out what it judges."""
         *_, family, offence = cls.__module__.split(".")
         cls.family = family.replace("_", "")
         cls.id = f"{cls.family}/{offence.replace('_', '-')}"
         cls.state_name = cls.id.replace("/", "_").replace("-", "_")
         cls.kip = family.upper().replace("_", "-") if family.startswith("kip_") else family
+        cls.kinds = frozenset(
+            kind for kind, name in METHODS.items() if getattr(cls, name) is not getattr(Rule, name)
+        )
 
     @property
     def page(self) -> str:
@@ -168,25 +191,40 @@ class Rule(ABC):
         """The first line of the page."""
         return self.page.splitlines()[0]
 
-    @abstractmethod
-    def judge(self, observation: Observation, conversation: Conversation, state: Any) -> Iterator[Judgement]:
-        """Judge one observation, which the conversation has already processed."""
+    def on_opening(self, opening: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge the beginning of the connection, or of what was seen of it."""
+        yield from ()
 
-    def close(self, conversation: Conversation, state: Any) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge `request.count` equal requests."""
+        yield from ()
+
+    def on_response(self, response: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge `response.count` equal responses."""
+        yield from ()
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge what is pending when frames are lost: a gap, or a length that no frame has."""
+        yield from ()
+
+    def on_foreign(self, opening: Observation, conversation: Conversation, state: Any) -> Judgements:
+        """Judge a connection that does not begin with a request."""
+        yield from ()
+
+    def close(self, conversation: Conversation, state: Any) -> Judgements:
         """Judge what is still pending when the connection closes."""
         yield from ()
 
 
-@functools.lru_cache(maxsize=1_000)
-def _equal(verdict: Verdict, count: int) -> Judgement:
-    return Judgement(verdict, count)
+_CONFORMS: Final = Judgement(Verdict.CONFORMS)
+_UNDECIDED: Final = {reason: Judgement(Verdict.UNDECIDED, reason=reason) for reason in Reason}
 
 
 def conforms(count: int = 1) -> Judgement:
     """Return the judgement that `count` opportunities to offend were not taken."""
-    return _equal(Verdict.CONFORMS, count)
+    return _CONFORMS if count == 1 else Judgement(Verdict.CONFORMS, count)
 
 
-def undecided(count: int = 1) -> Judgement:
-    """Return the judgement that `count` opportunities cannot be decided."""
-    return _equal(Verdict.UNDECIDED, count)
+def undecided(reason: Reason, count: int = 1) -> Judgement:
+    """Return the judgement that `count` opportunities cannot be decided, and why."""
+    return _UNDECIDED[reason] if count == 1 else Judgement(Verdict.UNDECIDED, count, reason=reason)

@@ -1,17 +1,16 @@
-"""What the rules on the member ID of a heartbeat share: when it is required, and when it is judged."""
+"""Shared by rules on the member ID of a heartbeat: when it is required, and when it is judged."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 
-from decoders.frame.record import Kind
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, LEAVING
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import RESERVED
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Rule, Spec, undecided
+from expectations.rules.base.reason import why_unread
+from expectations.rules.base.rule import Judgements, Level, NoState, Rule, Spec, undecided
 from expectations.rules.kip_1313._instance_ids import first_gave_id
 
 DEMANDING_VERSIONS = {Spec.SHIPPED: 1, Spec.TEXT: 2}
@@ -45,26 +44,21 @@ def disagreement(heartbeat: Heartbeat, request: Observation) -> str:
 class MemberIdRule(Rule):
     """A rule on the member ID of each heartbeat that has one. Unreadable heartbeats are undecided."""
 
-    kinds = REQUESTS
     apis = frozenset(HEARTBEAT_APIS)
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each member ID that is given."""
-        if observation.kind is not Kind.REQUEST or observation.api_key not in HEARTBEAT_APIS:
+        if request.api_key not in HEARTBEAT_APIS:
             return iter(())
-        heartbeat = observation.body
+        heartbeat = request.body
         if not isinstance(heartbeat, Heartbeat):
-            return iter((undecided(observation.count),))
+            return iter((undecided(why_unread(request), request.count),))
         if heartbeat.member_id is None or not heartbeat.has_member_id:
             return iter(())
-        return self.judge_member_id(heartbeat.member_id, observation, conversation)
+        return self.judge_member_id(heartbeat.member_id, request, conversation)
 
     @abstractmethod
-    def judge_member_id(
-        self, member_id: str, request: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    def judge_member_id(self, member_id: str, request: Observation, conversation: Conversation) -> Judgements:
         """Judge the member ID of a heartbeat."""
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, JOINING
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -45,24 +43,22 @@ class MemberIdAssignedLate(Rule):
     requirement = (
         "A client that lets the broker make its member ID risks ghost members; new ones make their own."
     )
+    needs = "a consumer that joins by version 0 of ConsumerGroupHeartbeat"
     message = 'a member joins group "{group}" without an ID of its own'
     level = Level.INFORMATION
     role = Role.CLIENT
-    kinds = REQUESTS
     apis = frozenset({CONSUMER_GROUP_HEARTBEAT})
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each join by version 0."""
-        asked = (observation.api_key, observation.api_version)
-        if observation.kind is not Kind.REQUEST or asked != (CONSUMER_GROUP_HEARTBEAT, 0):
+        asked = (request.api_key, request.api_version)
+        if asked != (CONSUMER_GROUP_HEARTBEAT, 0):
             return
-        heartbeat = observation.body
+        heartbeat = request.body
         if not isinstance(heartbeat, Heartbeat) or heartbeat.member_epoch is None:
-            yield undecided(observation.count)
+            yield undecided(why_unread(request), request.count)
         elif heartbeat.member_epoch == JOINING and heartbeat.has_member_id:
-            yield conforms(observation.count)
+            yield conforms(request.count)
         elif heartbeat.member_epoch == JOINING:
             expected, context = "a member ID made by the client", {"group": heartbeat.group_id or ""}
-            yield Judgement(Verdict.VIOLATES, observation.count, expected, "none", context)
+            yield Judgement(Verdict.VIOLATES, request.count, expected, "none", context)

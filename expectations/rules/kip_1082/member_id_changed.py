@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from decoders.frame.record import Kind
-from decoders.protocol import HEARTBEAT_APIS, JOINING
-from expectations.conversation.bodies import Heartbeat
+from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, NO_ERROR
+from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.members import Members
+from expectations.conversation.members import Member, Members
 from expectations.conversation.observation import Observation
+from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason, why_partly_seen, why_unread
 from expectations.rules.base.rule import (
-    LOSSES,
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     Role,
     Verdict,
@@ -33,19 +34,25 @@ class GroupMember(msgspec.Struct, omit_defaults=True):
     """The member of one group on this connection, and the IDs that appeared beside its own.
 
     `rivals` has the first heartbeat of each other ID, `pending` counts those that followed. `shared` means
-    that several members use the connection.
+    that several members use the connection. `client_id` is the client's in the header, None if no header had
+    one. A join without an ID was sent from sequence `asked_from` to `asked_until`, 0 if none was;
+    `assigned_id` is what the broker responded to it.
     """
 
-    member_id: str
-    rivals: dict[str, Observation] = {}
+    member_id: MemberId
+    rivals: dict[MemberId, Observation] = {}
     shared: bool = False
-    pending: int = 0
+    pending: Count = 0
+    client_id: ClientId | None = None
+    asked_from: SequenceNumber = 0
+    asked_until: SequenceNumber = 0
+    assigned_id: MemberId | None = None
 
 
 class GroupMembers(msgspec.Struct, omit_defaults=True):
     """The member of each group."""
 
-    groups: dict[str, GroupMember] = {}
+    groups: dict[GroupId, GroupMember] = {}
 
 
 class MemberIdChanged(IdentityRule):
@@ -63,10 +70,13 @@ class MemberIdChanged(IdentityRule):
     UNKNOWN_MEMBER_ID or a fencing error.
 
     ## What it does not cover
-    Adopting the ID that the broker's last response gave. Another ID may also mean that two members
-    share the connection: if the first one is seen again, it is undecided. So a change without a
-    leave is reported only when the first ID has been silent for two heartbeat intervals, or the
-    connection closed without it. What a gap or an unreadable heartbeat may have hidden is undecided.
+    Adopting the ID that the broker's last response gave, also by a client of version 0 that was fenced or
+    left and joins again without an ID. Another ID may also mean that two members share the connection, as
+    behind a proxy that pools connections: if the first one is seen again, or the other one comes with
+    another client ID in its header, it is undecided, and so is the group on this connection from then on.
+    So a change without a leave is reported only when the first ID has been silent for two heartbeat
+    intervals, or the connection closed without it. What a gap or an unreadable heartbeat may have hidden is
+    undecided.
     On another connection a change is judged by the client instance ID: the same one joins the same
     group under a new member ID after the connection of the first one was lost. Without instance IDs
     nothing tells a client that rejoins from one that was restarted. A member of a static group
@@ -75,27 +85,40 @@ class MemberIdChanged(IdentityRule):
 
     section = "Proposed Changes, Member ID Lifecycle"
     requirement = "The member ID stays the same for the life of the process, also when it leaves and rejoins."
+    needs = "a member that joins again on one connection, or on another under header v3"
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS | LOSSES
     apis = frozenset(HEARTBEAT_APIS)
     kind = IdentityKind.MEMBERSHIP
     waits = True
     implies = ("kip1313/member-id-differs",)
     State = GroupMembers
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: GroupMembers
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: GroupMembers) -> Judgements:
         """Follow the members of each group."""
-        if observation.kind is Kind.GAP:
-            yield from _forget(state)
-        elif observation.api_key in HEARTBEAT_APIS and observation.kind is Kind.REQUEST:
-            if isinstance(observation.body, Heartbeat) and observation.body.member_id is not None:
-                yield from self._judge_heartbeat(observation, observation.body, conversation.members, state)
-            else:
-                yield from _forget(state)
+        if request.api_key not in HEARTBEAT_APIS:
+            return
+        if isinstance(request.body, Heartbeat) and request.body.member_id is not None:
+            yield from self._judge_heartbeat(request, request.body, conversation.members, state)
+        else:
+            yield from _forget(state, why_unread(request))
+
+    def on_response(
+        self, response: Observation, conversation: Conversation, state: GroupMembers
+    ) -> Judgements:
+        """Note the ID that the broker assigns to a member that joins without one."""
+        body = response.body
+        if response.is_matched and isinstance(body, HeartbeatResponse) and body.member_id:
+            for member in state.groups.values():
+                if member.asked_from <= response.paired_sequence <= member.asked_until:
+                    member.assigned_id = body.member_id
+        return iter(())
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: GroupMembers) -> Judgements:
+        """Forget the members: heartbeats may be missing."""
+        if loss.kind is Kind.GAP:
+            yield from _forget(state, Reason.LOST_BYTES)
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a client instance that joins a group which it was a member of on another connection."""
@@ -105,52 +128,66 @@ class MemberIdChanged(IdentityRule):
         if any(other.member_id == claim.member_id for other in before):
             return conforms()
         previous = before[-1]
-        is_whole = claim.began_whole and previous.began_whole and previous.has_left
-        if not is_whole or any(_goes_on(other, claim) for other in others):
-            return undecided()
+        if not claim.began_whole or not previous.began_whole:
+            return undecided(why_partly_seen(claim, previous))
+        if not previous.has_left or any(_goes_on(other, claim) for other in others):
+            return undecided(Reason.AMBIGUOUS_PROCESS)
         return _changed(claim, previous)
 
-    def close(self, conversation: Conversation, state: GroupMembers) -> Iterator[Judgement]:
-        """No heartbeat follows: the IDs that appeared beside a member's own have replaced it."""
+    def close(self, conversation: Conversation, state: GroupMembers) -> Judgements:
+        """Let the IDs that appeared beside a member's own replace it: no heartbeat follows."""
         if not conversation.ended:
-            yield from _forget(state)
+            yield from _forget(state, Reason.NOT_ENDED)
         for group_id, member in state.groups.items():
             yield from _replace(group_id, member, conversation.members)
 
     def _judge_heartbeat(
         self, request: Observation, heartbeat: Heartbeat, members: Members, state: GroupMembers
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         group_id, member_id = heartbeat.group_id, heartbeat.member_id
-        if not group_id or not member_id or not heartbeat.has_member_id:
+        if not group_id:
             return
         member = state.groups.get(group_id)
-        if member is None:
-            state.groups[group_id] = GroupMember(member_id)
+        if not member_id or not heartbeat.has_member_id:
+            if member is not None and _joins_without_id(request, heartbeat):
+                member.asked_from, member.asked_until = request.first_sequence, request.last_sequence
+                member.assigned_id = None
+        elif member is None:
+            state.groups[group_id] = GroupMember(member_id, client_id=request.client_id)
         elif member.shared:
-            yield undecided(request.count)
+            yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
         elif member_id == member.member_id:
             yield from _judge_own(member, request.count)
         else:
             yield from _judge_other(request, group_id, member_id, member, members)
 
 
-def _judge_own(member: GroupMember, count: int) -> Iterator[Judgement]:
+def _joins_without_id(request: Observation, heartbeat: Heartbeat) -> bool:
+    """Whether the broker is to make the member ID, as version 0 lets it (KIP-848)."""
+    is_old = (request.api_key, request.api_version) == (CONSUMER_GROUP_HEARTBEAT, 0)
+    return is_old and heartbeat.member_epoch == JOINING
+
+
+def _judge_own(member: GroupMember, count: int) -> Judgements:
     """The member itself sends: IDs that appeared beside it belong to others on this connection."""
     if member.rivals:
-        yield from _drop_rivals(member)
-        member.shared = True
+        yield from _share(member)
     else:
         yield conforms(count)
 
 
 def _judge_other(
     request: Observation, group_id: str, member_id: str, member: GroupMember, members: Members
-) -> Iterator[Judgement]:
+) -> Judgements:
     facts = members.of(group_id, member.member_id)
     if member_id == facts.assigned_id:
         yield from _drop_rivals(member)
         member.member_id = member_id
         yield conforms(request.count)
+    elif _is_other_client(request, member):
+        yield from _share(member, request.count)
+    elif member.asked_until and member.assigned_id in (None, member_id):
+        yield from _rejoin(request, member_id, member, facts)
     elif facts.has_left:
         yield _violates(group_id, member, member_id, request, "across leave and rejoin")
         member.member_id = member_id
@@ -162,7 +199,32 @@ def _judge_other(
             yield from _replace(group_id, member, members)
 
 
-def _replace(group_id: str, member: GroupMember, members: Members) -> Iterator[Judgement]:
+def _is_other_client(request: Observation, member: GroupMember) -> bool:
+    """Whether two client IDs show two clients. A header without one, as most of version 3, shows nothing."""
+    return None not in (request.client_id, member.client_id) and request.client_id != member.client_id
+
+
+def _share(member: GroupMember, count: int = 0) -> Judgements:
+    """Several members use the connection: nothing tells what becomes of each."""
+    yield from _drop_rivals(member)
+    member.shared = True
+    if count:
+        yield undecided(Reason.AMBIGUOUS_PROCESS, count)
+
+
+def _rejoin(request: Observation, member_id: str, member: GroupMember, facts: Member) -> Judgements:
+    """Judge the ID that follows a join without one; it may be another member's if the first one lives on."""
+    if not facts.has_left and not (facts.answered and facts.error_code != NO_ERROR):
+        yield from _share(member, request.count)
+        return
+    yield from _drop_rivals(member)
+    is_assigned = member.assigned_id is not None
+    yield conforms(request.count) if is_assigned else undecided(Reason.NO_RESPONSE, request.count)
+    member.member_id = member_id
+    member.asked_from, member.asked_until, member.assigned_id = 0, 0, None
+
+
+def _replace(group_id: str, member: GroupMember, members: Members) -> Judgements:
     """Let the IDs that appeared beside a member's own take its place, one after the other."""
     facts = members.of(group_id, member.member_id)
     when = "on a retry" if not facts.answered and facts.epoch == JOINING else "mid-session"
@@ -185,18 +247,18 @@ def _violates(group_id: str, member: GroupMember, member_id: str, first: Observa
     )
 
 
-def _drop_rivals(member: GroupMember) -> Iterator[Judgement]:
+def _drop_rivals(member: GroupMember, reason: Reason = Reason.AMBIGUOUS_PROCESS) -> Judgements:
     """Give up the IDs that appeared beside a member's own: it is unknown who uses them."""
     if member.rivals:
-        yield undecided(len(member.rivals) + member.pending)
+        yield undecided(reason, len(member.rivals) + member.pending)
         member.rivals.clear()
         member.pending = 0
 
 
-def _forget(state: GroupMembers) -> Iterator[Judgement]:
+def _forget(state: GroupMembers, reason: Reason) -> Judgements:
     """Frames are missing: what was pending is undecided, and every group starts anew."""
     for member in state.groups.values():
-        yield from _drop_rivals(member)
+        yield from _drop_rivals(member, reason)
     state.groups.clear()
 
 
@@ -213,7 +275,7 @@ def _changed(claim: Claim, previous: Claim) -> Judgement | None:
     """Judge a new member ID after an earlier one, which the client must have made itself."""
     before = previous.membership
     if before is None or not before.joins:
-        return undecided()
+        return undecided(Reason.NOT_SHOWN)
     when = "on another connection"
     if before.has_left:
         when = "across leave and rejoin"

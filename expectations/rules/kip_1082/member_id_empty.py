@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -47,42 +45,40 @@ class MemberIdEmpty(Rule):
 
     section = "Public Interfaces"
     requirement = "From the version that demands it, a heartbeat carries a member ID that the client made."
+    needs = "a heartbeat of the new group protocols in a version that demands a member ID"
     message = "{api} v{version}{place} has {observed}{reading}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     apis = frozenset(HEARTBEAT_APIS)
     implies = ("wire/malformed-request",)
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each heartbeat where an ID is required."""
-        if observation.kind is not Kind.REQUEST or observation.api_key not in HEARTBEAT_APIS:
+        if request.api_key not in HEARTBEAT_APIS:
             return
-        heartbeat = observation.body
+        heartbeat = request.body
         if not isinstance(heartbeat, Heartbeat):
-            yield undecided(observation.count)
+            yield undecided(why_unread(request), request.count)
             return
-        level = weight_of_missing(heartbeat, observation, self.spec)
+        level = weight_of_missing(heartbeat, request, self.spec)
         if level is None:
             return
         if heartbeat.has_member_id:
-            yield conforms(observation.count)
+            yield conforms(request.count)
         else:
-            yield self._violates(observation, heartbeat, level)
+            yield self._violates(request, heartbeat, level)
 
-    def _violates(self, observation: Observation, heartbeat: Heartbeat, level: Level) -> Judgement:
+    def _violates(self, request: Observation, heartbeat: Heartbeat, level: Level) -> Judgement:
         observed = "a null member ID" if heartbeat.member_id is None else "an empty member ID"
         return Judgement(
             Verdict.VIOLATES,
-            observation.count,
+            request.count,
             expected="a member ID made by the client",
             observed=observed,
             context={
                 "place": _place(heartbeat),
                 "observed": observed,
-                "reading": disagreement(heartbeat, observation),
+                "reading": disagreement(heartbeat, request),
             },
             level=level,
         )

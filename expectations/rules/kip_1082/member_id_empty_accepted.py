@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import HEARTBEAT_APIS, INVALID_REQUEST
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing
 
 
@@ -33,6 +32,7 @@ class MemberIdEmptyAccepted(ResponseRule):
 
     section = "Public Interfaces"
     requirement = "A heartbeat without the member ID that it must have is rejected with INVALID_REQUEST."
+    needs = "a heartbeat without the member ID that it must have"
     message = "{api} v{version} was accepted although it has no member ID{reading}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -48,7 +48,7 @@ class MemberIdEmptyAccepted(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Look at the error of the response."""
         if response.errors == (0,) and isinstance(request.body, Heartbeat):
             context = {"reading": disagreement(request.body, request)}
@@ -56,4 +56,4 @@ class MemberIdEmptyAccepted(ResponseRule):
         elif response.errors == (INVALID_REQUEST,):
             yield conforms(response.count)
         else:
-            yield undecided(response.count)
+            yield undecided(why_inconclusive(response), response.count)

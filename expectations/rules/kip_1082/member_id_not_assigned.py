@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, INVALID_REQUEST, JOINING
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
-from expectations.conversation.bounded_text import is_blank
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import is_blank
+from expectations.rules.base.reason import Reason, why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_1082._member_ids import is_faultless
 
 
@@ -36,6 +35,7 @@ class MemberIdNotAssigned(ResponseRule):
 
     section = "Compatibility, Deprecation, and Migration Plan"
     requirement = "A client on version 0 follows KIP-848: it joins without a member ID and is given one."
+    needs = "a join by version 0 of ConsumerGroupHeartbeat without a member ID"
     message = 'a join of group "{group}" by version 0 without a member ID was {observed}'
     level = Level.VIOLATION
     role = Role.BROKER
@@ -51,11 +51,11 @@ class MemberIdNotAssigned(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Look for a member ID, or for a refusal that only its absence explains."""
         body, heartbeat = response.body, request.body
         if not isinstance(body, HeartbeatResponse) or not isinstance(heartbeat, Heartbeat):
-            yield undecided(response.count)
+            yield undecided(why_unread(response), response.count)
         elif body.error_code == 0 and not is_blank(body.member_id):
             yield conforms(response.count)
         elif body.error_code == 0:
@@ -63,7 +63,7 @@ class MemberIdNotAssigned(ResponseRule):
         elif body.error_code == INVALID_REQUEST and is_faultless(heartbeat, request, conversation):
             yield _violates(heartbeat, response, "refused with INVALID_REQUEST")
         else:
-            yield undecided(response.count)
+            yield undecided(Reason.OTHER_CAUSE, response.count)
 
 
 def _violates(heartbeat: Heartbeat, response: Observation, observed: str) -> Judgement:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_bytes, identifier_text, is_kafkas_form
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -32,13 +30,12 @@ class MemberIdNotBase64url(MemberIdRule):
 
     section = "Proposed Changes, UUID Generation Specifications"
     requirement = "It is recommended to write the UUID as URL-safe base64, as Kafka does."
+    needs = "a heartbeat whose member ID is a UUID"
     message = "the member ID {observed} is a UUID that Kafka writes {expected}"
     level = Level.INFORMATION
     role = Role.CLIENT
 
-    def judge_member_id(
-        self, member_id: str, request: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    def judge_member_id(self, member_id: str, request: Observation, conversation: Conversation) -> Judgements:
         """Compare the text of a UUID with Kafka's form."""
         identifier = identifier_bytes(member_id)
         if identifier is None:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from decoders.frame.record import Kind
 from decoders.protocol import HEARTBEAT_APIS, OFFSET_COMMIT, SHARE_ACKNOWLEDGE, SHARE_FETCH, TXN_OFFSET_COMMIT
 from expectations.conversation.bodies import Heartbeat, MemberRequest
-from expectations.conversation.bounded_text import is_blank
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import MEMBER_LIMIT
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.texts import is_blank
+from expectations.rules.base.reason import Reason, why_incomplete
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 SHARE_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
 
@@ -48,42 +55,42 @@ class MemberIdNotUsed(Rule):
 
     section = "Public Interfaces"
     requirement = "The member ID of the first heartbeat is in every later request."
+    needs = "a member of the new group protocols that commits or fetches offsets, or shares"
     message = (
         '{api} v{version} is sent as member {observed} of group "{group}", whose heartbeats name {expected}'
     )
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    kinds = REQUESTS
     apis = frozenset({*SHARE_REQUESTS, OFFSET_COMMIT, TXN_OFFSET_COMMIT, *HEARTBEAT_APIS})
-    needs_body = True
     State = NamelessMember
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NamelessMember
-    ) -> Iterator[Judgement]:
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: NamelessMember
+    ) -> Judgements:
         """Compare the member ID with those of the group's heartbeats."""
-        body = observation.body
-        if observation.kind is not Kind.REQUEST:
-            return
-        if observation.api_key in HEARTBEAT_APIS:
+        body = request.body
+        if request.api_key in HEARTBEAT_APIS:
             is_named = isinstance(body, Heartbeat) and body.has_member_id
             state.seen = state.seen or not is_named
         elif isinstance(body, MemberRequest) and not is_blank(body.member_id):
-            yield from _judge_member(observation, body, conversation, state)
+            yield from _judge_member(request, body, conversation, state)
 
 
 def _judge_member(
     request: Observation, sender: MemberRequest, conversation: Conversation, state: NamelessMember
-) -> Iterator[Judgement]:
+) -> Judgements:
     known = conversation.members.ids_of(sender.group_id or "")
-    is_certain = conversation.unbroken and not conversation.joins_classic_groups and not state.seen
     if not known:
         if request.api_key in SHARE_REQUESTS:
-            yield undecided(request.count)
+            yield undecided(Reason.NOT_SHOWN, request.count)
     elif sender.member_id in known:
         yield conforms(request.count)
-    elif not is_certain or len(conversation.members.known) >= MEMBER_LIMIT:
-        yield undecided(request.count)
+    elif not conversation.unbroken:
+        yield undecided(why_incomplete(conversation), request.count)
+    elif conversation.joins_classic_groups or state.seen:
+        yield undecided(Reason.NOT_SHOWN, request.count)
+    elif len(conversation.members.known) >= MEMBER_LIMIT:
+        yield undecided(Reason.FORGOTTEN, request.count)
     else:
         yield _violates(request, sender, sorted(known))
 

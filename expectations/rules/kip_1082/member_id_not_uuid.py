@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -31,13 +29,12 @@ class MemberIdNotUuid(MemberIdRule):
 
     section = "Public Interfaces"
     requirement = "It is highly recommended that the member ID is a UUID; the choice is up to the user."
+    needs = "a heartbeat with a member ID"
     message = "the member ID {observed} is not a UUID"
     level = Level.INFORMATION
     role = Role.CLIENT
 
-    def judge_member_id(
-        self, member_id: str, request: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    def judge_member_id(self, member_id: str, request: Observation, conversation: Conversation) -> Judgements:
         """Try to read the member ID as a UUID."""
         if identifier_bytes(member_id) is not None:
             yield conforms(request.count)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import HEARTBEAT_APIS, INVALID_REQUEST
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import Reason, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_1082._member_ids import is_faultless
 
 
@@ -36,6 +35,7 @@ class MemberIdRefused(ResponseRule):
 
     section = "Public Interfaces"
     requirement = "The choice of the member ID is up to the user, so the broker takes any that is not empty."
+    needs = "a heartbeat whose member ID is a UUID, and a coordinator that takes it or objects to its form"
     message = (
         "{api} v{version} was refused with INVALID_REQUEST although only its member ID {given} can be meant"
     )
@@ -52,16 +52,19 @@ class MemberIdRefused(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Look for a refusal that only the member ID explains."""
         heartbeat = request.body
         if response.errors == (0,):
             yield conforms(response.count)
         elif response.errors == (INVALID_REQUEST,) and isinstance(heartbeat, Heartbeat):
             is_about_id = is_faultless(heartbeat, request, conversation)
-            yield _violates(heartbeat, response) if is_about_id else undecided(response.count)
+            if is_about_id:
+                yield _violates(heartbeat, response)
+            else:
+                yield undecided(Reason.OTHER_CAUSE, response.count)
         else:
-            yield undecided(response.count)
+            yield undecided(why_inconclusive(response), response.count)
 
 
 def _violates(heartbeat: Heartbeat, response: Observation) -> Judgement:

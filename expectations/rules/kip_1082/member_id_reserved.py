@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -30,14 +28,13 @@ class MemberIdReserved(MemberIdRule):
 
     section = "Proposed Changes, UUID Generation Specifications"
     requirement = "A generated member ID should not be a reserved UUID, such as zero."
+    needs = "a heartbeat whose member ID is a UUID"
     message = "the member ID {observed} is a reserved UUID"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
     implies = ("kip1313/member-id-differs",)
 
-    def judge_member_id(
-        self, member_id: str, request: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    def judge_member_id(self, member_id: str, request: Observation, conversation: Conversation) -> Judgements:
         """Judge a member ID that is a UUID."""
         identifier = identifier_bytes(member_id)
         if identifier in RESERVED:

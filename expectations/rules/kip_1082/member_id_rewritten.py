@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import HEARTBEAT_APIS
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class MemberIdRewritten(ResponseRule):
@@ -30,8 +29,9 @@ class MemberIdRewritten(ResponseRule):
     given one. A heartbeat without a readable response is undecided.
     """
 
-    section = "Public Interfaces"
-    requirement = "The member ID that the client made is included in every request, so the broker keeps it."
+    section = "GroupMetadataManager, consumerGroupHeartbeat and its siblings"
+    requirement = "The response to a heartbeat carries the member ID of its request."
+    needs = "a heartbeat with a member ID, and a response without error"
     message = "the member ID {expected} was answered with {observed}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -43,11 +43,11 @@ class MemberIdRewritten(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Compare the two member IDs."""
         body = response.body
         if not isinstance(body, HeartbeatResponse) or not isinstance(request.body, Heartbeat):
-            yield undecided(response.count)
+            yield undecided(why_unread(response), response.count)
         elif body.error_code == 0:
             yield _judge_ids(request.body.member_id, body.member_id, response.count)
 

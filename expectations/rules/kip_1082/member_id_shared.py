@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.translation import may_be_translated
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
@@ -28,13 +30,15 @@ class MemberIdShared(IdentityRule):
     A client that moves to another connection: the first one falls silent. One more heartbeat on it
     may be a late retransmission of what the client had given up, and is undecided; a second one is
     not. A member that left in between may come back. Connections with the same addresses and ports at
-    one time are one connection that two feeders see. Connections of different hosts that open and send
-    the first heartbeat within the same 10 ms are undecided: one host may capture a connection before
-    and after address translation.
+    one time are one connection that two feeders see. Connections of different hosts may be one connection,
+    captured on both sides of an address translation by clocks that differ. It is undecided if both open and
+    send the first heartbeat at one offset (10 ms more or less, 1 s at most), or if one was joined midway,
+    until a heartbeat of one comes between two of the other.
     """
 
-    section = "Proposed Changes, Member ID Lifecycle"
-    requirement = "A member ID is unique: each member of a group generates its own."
+    section = "Proposed Changes, Duplicate Member ID"
+    requirement = "A member ID is unique in its group: each member generates its own."
+    needs = "heartbeats of one member on two connections, such as after a reconnection"
     message = 'member {member_id} of group "{group}" also heartbeats from {other}'
     level = Level.VIOLATION
     role = Role.CLIENT
@@ -46,10 +50,13 @@ class MemberIdShared(IdentityRule):
         if not before:
             return None
         rivals = [other for other in before if other.before_until > claim.since]
-        rival = next((other for other in rivals if not claim.may_be_translated(other)), None)
+        rival = next((other for other in rivals if not may_be_translated(claim, other)), None)
         if rival is not None:
             return self._violates(claim, rival)
-        return undecided() if any(other.until > claim.since for other in before) else conforms()
+        if rivals:
+            return undecided(Reason.SEEN_TWICE)
+        is_late = any(other.until > claim.since for other in before)
+        return undecided(Reason.UNDER_WAY) if is_late else conforms()
 
     def _violates(self, claim: Claim, rival: Claim) -> Judgement:
         member_id, group_id = claim.member_id or "", claim.group_id or ""

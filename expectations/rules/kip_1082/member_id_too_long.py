@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.protocol import SHARE_ACKNOWLEDGE, SHARE_FETCH, SHARE_GROUP_HEARTBEAT
-from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, MemberRequest, utf16_units
-from expectations.conversation.bounded_text import LONGEST_TEXT, is_shortened
+from expectations.conversation.bodies import LONGEST_SHARE_MEMBER_ID, Heartbeat, MemberRequest
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import LONGEST_TEXT, is_shortened, utf16_units
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -49,34 +47,32 @@ class MemberIdTooLong(Rule):
     requirement = (
         "The member ID of a Share request has at most 36 UTF-16 code units, as released brokers check."
     )
+    needs = "a Share request with a member ID"
     message = "{api} v{version} has a member ID of {observed} (by released Kafka; the KIP has no limit)"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     apis = frozenset(SHARE_APIS)
     implies = ("kip1082/member-id-not-uuid",)
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each Share request that names a member."""
-        if observation.kind is not Kind.REQUEST or observation.api_key not in SHARE_APIS:
+        if request.api_key not in SHARE_APIS:
             return
         if self.spec is Spec.TEXT:
             return
-        if observation.cut or not observation.has_header:
-            yield undecided(observation.count)
+        if request.cut or not request.has_header:
+            yield undecided(why_unread(request), request.count)
             return
-        member_id = _member_id(observation)
+        member_id = _member_id(request)
         length = utf16_units(member_id)
         if length <= LONGEST_SHARE_MEMBER_ID:
-            yield conforms(observation.count)
+            yield conforms(request.count)
             return
         expected = f"at most {LONGEST_SHARE_MEMBER_ID} UTF-16 code units"
         observed = f"{length} UTF-16 code units"
         if is_shortened(member_id):
             observed = f"more than {LONGEST_TEXT} characters"
-        yield Judgement(Verdict.VIOLATES, observation.count, expected, observed, {"observed": observed})
+        yield Judgement(Verdict.VIOLATES, request.count, expected, observed, {"observed": observed})
 
 
 def _member_id(request: Observation) -> str:

@@ -28,6 +28,7 @@ class HalfIdentified(ClaimRule):
 
     section = "Public Interfaces, ApiVersions"
     requirement = "ApiVersions gives both ClusterId and NodeId, or neither of them."
+    needs = "an ApiVersions request of version 5 or newer"
     message = "the client gives {given}"
     level = Level.VIOLATION
     role = Role.CLIENT

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import why_unanswered, why_unread
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class HalfIdentifiedAccepted(ClaimResponseRule):
@@ -33,6 +32,7 @@ class HalfIdentifiedAccepted(ClaimResponseRule):
 
     section = "Public Interfaces, ApiVersions"
     requirement = "A request that gives just one of ClusterId and NodeId is refused with INVALID_REQUEST."
+    needs = "an ApiVersions request that names a cluster or a node alone"
     message = "an ApiVersions request with just one of ClusterId and NodeId was accepted"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -40,19 +40,20 @@ class HalfIdentifiedAccepted(ClaimResponseRule):
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge the response to a half-identified request."""
         if asked is None or not asked.claim.is_half_identified:
             return
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
             yield Judgement(Verdict.VIOLATES, expected="error 42, INVALID_REQUEST", observed="error 0")
         elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
             yield conforms()
 
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge closing the connection as a refusal; otherwise the response was not seen."""
         if asked.claim.is_half_identified:
-            yield conforms() if conversation.was_refused_by_closing else undecided()
+            is_refused = conversation.was_refused_by_closing
+            yield conforms() if is_refused else undecided(why_unanswered(conversation))

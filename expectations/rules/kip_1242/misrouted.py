@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
 from expectations.conversation.bodies import NO_NODE, Advertisement, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import why_unanswered, why_unread
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class Misrouted(ClaimResponseRule):
@@ -34,28 +33,29 @@ class Misrouted(ClaimResponseRule):
 
     section = "Motivation"
     requirement = "A client whose cluster ID or node ID is not the broker's learns that it was misrouted."
+    needs = "an ApiVersions request that names a cluster and a node"
     message = "a client that meant to reach {meant} was told to rebootstrap"
     level = Level.INFORMATION
     role = Role.CLIENT
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge the response to a client that gave IDs."""
         if asked is None or not asked.claim.gives_ids:
             return
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif body.error_code == REBOOTSTRAP_REQUIRED:
             yield self._violates(asked)
         elif body.error_code == NO_ERROR:
             yield conforms()
 
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge as undecided: the broker's verdict on the IDs was not seen."""
         if asked.claim.gives_ids:
-            yield undecided()
+            yield undecided(why_unanswered(conversation))
 
     def _violates(self, asked: Asked) -> Judgement:
         meant = _meant(asked.claim)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from decoders.frame.record import Kind
 from decoders.protocol import SASL_HANDSHAKE
 from expectations.conversation.bodies import NO_NODE, ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity.route import comparable_description
+from expectations.identity.shown import comparable_description
 from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import FRAMES, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 ACCEPTED_LIMIT = 16
 """How many accepted claims wait for the broker to describe itself; one more makes the oldest undecided."""
@@ -61,22 +61,42 @@ class MisroutedAccepted(IdentityRule):
 
     section = "Public Interfaces, ApiVersions"
     requirement = "A wrong ClusterId or NodeId is refused with REBOOTSTRAP_REQUIRED."
+    needs = "an ApiVersions request that names cluster and node, and Metadata after it"
     message = "a client that meant to reach {expected} was accepted by {observed}"
     level = Level.VIOLATION
     role = Role.BROKER
-    kinds = FRAMES
     kind = IdentityKind.ROUTE
     waits = True
     State = AcceptedState
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: AcceptedState
-    ) -> Iterator[Judgement]:
-        """Compare accepted claims with what the broker says of itself on the connection."""
-        if observation.kind is Kind.REQUEST and observation.api_key == SASL_HANDSHAKE:
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: AcceptedState
+    ) -> Judgements:
+        """Forget what was accepted before authentication."""
+        if request.api_key == SASL_HANDSHAKE:
             state.accepted.clear()
-        elif observation.kind is Kind.RESPONSE and observation.is_matched:
-            yield from self._apply_response(observation, conversation, state)
+        yield from ()
+
+    def on_response(
+        self, response: Observation, conversation: Conversation, state: AcceptedState
+    ) -> Judgements:
+        """Compare accepted claims with what the broker says of itself on the connection."""
+        if not response.is_matched:
+            return
+        if conversation.negotiation.accepts_ids(response):
+            assert conversation.negotiation.answered is not None
+            state.accepted.append(Accepted(conversation.negotiation.answered.claim, response))
+            if len(state.accepted) > ACCEPTED_LIMIT:
+                state.accepted.pop(0)
+                yield undecided(Reason.FORGOTTEN)
+        waiting = []
+        for accepted in state.accepted:
+            described = comparable_description(conversation, accepted.claim)
+            if described is None:
+                waiting.append(accepted)
+            else:
+                yield self._judge_accepted(accepted, described)
+        state.accepted = waiting
 
     def concerns(self, claim: Claim) -> bool:
         """Whether a broker accepted IDs."""
@@ -89,32 +109,16 @@ class MisroutedAccepted(IdentityRule):
         assert ids is not None
         shown = [other.route for other in others if other.route is not None]
         described = [route.described for route in shown if route.described is not None]
-        if {each.cluster_id for each in described} - {None} != {ids.cluster_id}:
-            return undecided()
+        clusters = {each.cluster_id for each in described} - {None}
+        if not clusters:
+            return undecided(Reason.NOT_SHOWN)
         nodes = {each.node_id for each in described} - {NO_NODE}
-        if nodes:
-            return conforms() if nodes == {ids.node_id} else undecided()
-        is_only = all(route.accepted is None for route in shown)
-        is_listed = any(ids.node_id in each.named for each in described)
-        return conforms() if is_only and is_listed else undecided()
-
-    def _apply_response(
-        self, response: Observation, conversation: Conversation, state: AcceptedState
-    ) -> Iterator[Judgement]:
-        if conversation.negotiation.accepts_ids(response):
-            assert conversation.negotiation.answered is not None
-            state.accepted.append(Accepted(conversation.negotiation.answered.claim, response))
-            if len(state.accepted) > ACCEPTED_LIMIT:
-                state.accepted.pop(0)
-                yield undecided()
-        waiting = []
-        for accepted in state.accepted:
-            described = comparable_description(conversation, accepted.claim)
-            if described is None:
-                waiting.append(accepted)
-            else:
-                yield self._judge_accepted(accepted, described)
-        state.accepted = waiting
+        is_own = nodes == {ids.node_id}
+        if not nodes:
+            is_only = all(route.accepted is None for route in shown)
+            is_own = is_only and any(ids.node_id in each.named for each in described)
+        is_own = is_own and clusters == {ids.cluster_id}
+        return conforms() if is_own else undecided(Reason.AMBIGUOUS_BROKER)
 
     def _judge_accepted(self, accepted: Accepted, described: ClusterDescription) -> Judgement:
         claim = accepted.claim

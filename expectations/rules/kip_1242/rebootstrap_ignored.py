@@ -28,6 +28,7 @@ class RebootstrapIgnored(RefusedConnectionRule):
 
     section = "Public Interfaces, ApiVersions"
     requirement = "A client whose ApiVersions is refused with REBOOTSTRAP_REQUIRED rebootstraps."
+    needs = "a client that is told to rebootstrap"
     message = "{api} v{version} was sent after ApiVersions had been answered with error {error}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason, why_partly_seen
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after a response until the client has certainly read it."""
 ENOUGH = 3
-"""Connections in sequence that must have been refused for the same IDs."""
+"""Connections in sequence that must have been refused for one cluster ID."""
 LONGEST_SEQUENCE = 16
 """Refusals in sequence that are looked at. The bound limits what 64 refused connections cost to compare."""
 ANSWERED_WITHIN = 30_000_000_000
@@ -36,15 +37,16 @@ class RebootstrapWithIds(IdentityRule):
     ## What it does not cover
     A client is identified by its address, client ID and software, so two processes may look like one. One
     reconnect is therefore undecided if another connection of theirs was in use across the rebootstrap,
-    or if it was opened within a second of the response. At any pace, the same IDs that are refused on three
-    connections are proof if each was opened after the refusal before, since a client that obeys is refused
-    once; there must be more refusals than other connections, each of which may belong to another process.
-    IDs from Metadata in between may be used: a load balancer may lead to the wrong broker again. Metadata
-    from brokers whose traffic is not captured is not seen.
+    or if it was opened within a second of the response. At any pace, a cluster ID that is refused on three
+    connections, of one broker or of several, is proof if each was opened after the refusal before, since a
+    client that obeys is refused once; there must be more refusals than other connections, each of which may
+    belong to another process. IDs from Metadata in between may be used: a load balancer may lead to the wrong
+    broker again. Metadata from brokers whose traffic is not captured is not seen.
     """
 
     section = "Public Interfaces, ApiVersions"
     requirement = "A client that rebootstraps discards the cluster ID and node information it had learnt."
+    needs = "a client that is told to rebootstrap and connects again"
     message = 'after a rebootstrap the next connection gives cluster "{cluster_id}" again'
     level = Level.IMPROVEMENT
     role = Role.CLIENT
@@ -66,13 +68,8 @@ class RebootstrapWithIds(IdentityRule):
             return None
         if not _gives_again(claim, refused):
             return conforms()
-        if (
-            not claim.began_whole
-            or claim.opened_at < at + SETTLING_TIME
-            or _is_explained(claim, refused, alike)
-        ):
-            return undecided()
-        return self._violates(claim)
+        doubt = _doubt(claim, refused, alike)
+        return self._violates(claim) if doubt is None else undecided(doubt)
 
     def _violates(self, claim: Claim) -> Judgement:
         cluster_id = claim.software.cluster_id if claim.software else None
@@ -99,6 +96,15 @@ def _gives_again(claim: Claim, refused: Claim) -> bool:
     return now.cluster_id == then.cluster_id
 
 
+def _doubt(claim: Claim, refused: Claim, alike: Sequence[Claim]) -> Reason | None:
+    """Return why the IDs may be given by another process, or by one that was not yet told."""
+    if not claim.began_whole:
+        return why_partly_seen(claim)
+    if claim.opened_at < _rebootstrap_at(refused) + SETTLING_TIME:
+        return Reason.UNDER_WAY
+    return Reason.AMBIGUOUS_PROCESS if _is_explained(claim, refused, alike) else None
+
+
 def _is_explained(claim: Claim, refused: Claim, alike: Sequence[Claim]) -> bool:
     """Whether Metadata came in between, or another connection may be that of another process."""
     at = _rebootstrap_at(refused)
@@ -108,7 +114,7 @@ def _is_explained(claim: Claim, refused: Claim, alike: Sequence[Claim]) -> bool:
 
 
 def _is_refused_again(claim: Claim, others: Sequence[Claim]) -> bool:
-    """Whether the same IDs were refused on so many connections in sequence that one process gave them.
+    """Whether one cluster ID was refused on so many connections in sequence that one process gave them.
 
     Nothing may have taught that process the IDs again after the first refusal of the sequence.
     """
@@ -126,7 +132,7 @@ def _is_refused_again(claim: Claim, others: Sequence[Claim]) -> bool:
 
 
 def _refused_in_sequence(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
-    """Return connections that were refused for the same IDs, each opened after the refusal of the one before.
+    """Return connections that were refused for one cluster ID, each opened after the one before was refused.
 
     The last of at most LONGEST_SEQUENCE is the claim's. If several could come before another one, the one
     that was opened latest is taken.
@@ -142,10 +148,16 @@ def _refused_in_sequence(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
 
 
 def _is_same_refusal(claim: Claim, other: Claim) -> bool:
-    if claim.negotiated is None or other.negotiated is None or claim.negotiated.refused_ids is None:
+    if claim.negotiated is None or other.negotiated is None:
         return False
-    same_ids = claim.negotiated.refused_ids == other.negotiated.refused_ids
-    return same_ids and _is_same_software(claim, other) and claim.instance_id == other.instance_id
+    refused, before = claim.negotiated.refused_ids, other.negotiated.refused_ids
+    if refused is None or before is None:
+        return False
+    return (
+        refused.cluster_id == before.cluster_id
+        and _is_same_software(claim, other)
+        and claim.instance_id == other.instance_id
+    )
 
 
 def _may_be_same_client(claim: Claim, other: Claim) -> bool:

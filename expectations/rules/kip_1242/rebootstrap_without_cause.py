@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
-from expectations.identity.route import comparable_description
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.shown import comparable_description, rejected_ids
+from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, NegotiationResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason, why_unread
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
-class RebootstrapWithoutCause(NegotiationResponseRule):
+class RebootstrapWithoutCause(NegotiationResponseRule, IdentityRule):
     """Checks that a broker demands a rebootstrap only of a client that was misrouted.
 
     ## Why it matters
@@ -30,47 +33,75 @@ class RebootstrapWithoutCause(NegotiationResponseRule):
     ## What it does not cover
     Error 129 in Metadata, which another KIP defines. IDs that are given may be wrong: they are
     compared with the cluster and node that the configuration names for the listener, or that Metadata or
-    DescribeCluster gave on the same connection before. Without these they are undecided: the address may
-    have passed to another broker since other connections learnt whose it is.
+    DescribeCluster gave on the same connection before. Otherwise with what brokers described at the address
+    on other connections, before and after the refusal. If all of it was another cluster or node, the refusal
+    is right. If all of it was the client's own IDs, it is information: either the broker refuses without a
+    cause, or the address led to another broker for a while, or leads to several. If the IDs were accepted
+    there as well, or anything else was described, it is undecided.
     """
 
     section = "Public Interfaces, ApiVersions"
     requirement = "Without IDs, or with the broker's own, an ApiVersions request proceeds as normal."
+    needs = "a response to an ApiVersions request"
     message = "a client that gave {given} was told to rebootstrap"
     level = Level.VIOLATION
     role = Role.BROKER
     implies = ("kip1242/misrouted",)
+    kind = IdentityKind.ROUTE
+    waits = True
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge each response with error 129, and each acceptance of a client that gave no IDs."""
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR:
             if asked is not None and not asked.claim.gives_ids:
                 yield conforms()
-        elif body.error_code == REBOOTSTRAP_REQUIRED:
+        elif body.error_code == REBOOTSTRAP_REQUIRED and rejected_ids(conversation) is None:
             yield self._judge_refusal(response, asked, conversation)
+
+    def concerns(self, claim: Claim) -> bool:
+        """Whether IDs were rejected that the connection could not compare."""
+        return claim.route is not None and claim.route.rejected is not None
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Compare rejected IDs with what brokers said of themselves at the address, before and after."""
+        assert claim.route is not None
+        ids = claim.route.rejected
+        assert ids is not None
+        routes = [(each, each.route) for each in others if each.route is not None]
+        described = [(each, route.described) for each, route in routes if route.described is not None]
+        meant = {description.is_meant_by(ids) for _, description in described}
+        if len(meant) > 1 or any(route.accepted == ids for _, route in routes):
+            return undecided(Reason.AMBIGUOUS_BROKER)
+        if not any(each.since < claim.since < each.until for each, _ in described) or meant == {None}:
+            return undecided(Reason.NOT_SHOWN)
+        if meant == {False}:
+            return conforms()
+        given = "the IDs that brokers describe at this address, before and after,"
+        return self._violates(given, Level.INFORMATION)
 
     def _judge_refusal(
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Judgement:
         if asked is None:
             without_ids = 0 <= response.api_version < FIRST_VERSION_WITH_SOFTWARE
-            return self._violates("no IDs") if without_ids else undecided()
+            return self._violates("no IDs") if without_ids else undecided(Reason.UNREADABLE)
         if not asked.claim.gives_ids:
             return self._violates("no IDs")
         described = comparable_description(conversation, asked.claim)
         if described is None:
-            return undecided()
+            return undecided(Reason.NOT_SHOWN)
         return self._violates("the broker's own IDs") if described.is_meant_by(asked.claim) else conforms()
 
-    def _violates(self, given: str) -> Judgement:
+    def _violates(self, given: str, level: Level | None = None) -> Judgement:
         return Judgement(
             Verdict.VIOLATES,
             expected="any response but REBOOTSTRAP_REQUIRED",
             observed="error 129, REBOOTSTRAP_REQUIRED",
             context={"given": given},
+            level=level,
         )

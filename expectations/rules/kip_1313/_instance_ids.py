@@ -1,12 +1,19 @@
-"""Verdicts on the header of a request that several rules of KIP-1313 share."""
+"""Rulings on the header of a request that several rules of KIP-1313 share."""
 
 from __future__ import annotations
 
-from decoders.frame.record import Kind
 from decoders.protocol import SASL_HANDSHAKE
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Verdict
+from expectations.rules.base.reason import Reason, why_first_unknown, why_incomplete, why_unread, why_untold
+from expectations.rules.base.rule import Judgement, Ruling, Verdict, conforms, undecided
+
+
+def judgement_of(ruling: Ruling, request: Observation) -> Judgement:
+    """Return the judgement that is no offence."""
+    if isinstance(ruling, Reason):
+        return undecided(ruling, request.count)
+    return conforms(request.count)
 
 
 def first_gave_id(conversation: Conversation) -> bool | None:
@@ -17,71 +24,73 @@ def first_gave_id(conversation: Conversation) -> bool | None:
     return first.instance_id is not None
 
 
-def missing(request: Observation, conversation: Conversation) -> Verdict | None:
+def missing(request: Observation, conversation: Conversation) -> Ruling | None:
     """Whether a request lacks the ID that the connection's first one gave; None if it need not give it."""
-    if request.kind is not Kind.REQUEST or request.api_key == SASL_HANDSHAKE:
+    if request.api_key == SASL_HANDSHAKE:
         return None
     if conversation.instance_id is None or conversation.is_first_identified(request):
         return None
     is_required = first_gave_id(conversation)
     if is_required is None:
-        return Verdict.UNDECIDED if request.instance_id is None else None
+        return why_first_unknown(conversation) if request.instance_id is None else None
     return _missing_where_required(request, conversation) if is_required else None
 
 
-def _missing_where_required(request: Observation, conversation: Conversation) -> Verdict | None:
+def _missing_where_required(request: Observation, conversation: Conversation) -> Ruling | None:
     """Whether a request lacks the ID that it must give.
 
     None if it is on an older header because the broker offers no version on header v3: KIP-35 keeps the
     client within the range that the broker advertises.
     """
     if not request.has_header:
-        return Verdict.UNDECIDED
+        return why_unread(request)
     if request.instance_id is not None:
         return Verdict.CONFORMS
     if request.uses_header_v3:
         return Verdict.VIOLATES
     advertised = conversation.advertised
-    if advertised is None or request.api_key not in advertised.ranges:
-        return Verdict.UNDECIDED
+    if advertised is None:
+        return why_untold(conversation)
+    if request.api_key not in advertised.ranges:
+        return Reason.NOT_SHOWN
     return Verdict.VIOLATES if advertised.offers_header_v3(request.api_key) else None
 
 
-def changed(request: Observation, conversation: Conversation) -> Verdict | None:
+def changed(request: Observation, conversation: Conversation) -> Ruling | None:
     """Whether a request's ID is another than the connection's first; None if there are not two IDs."""
-    if request.kind is not Kind.REQUEST or conversation.instance_id is None:
+    if conversation.instance_id is None:
         return None
     if request.instance_id is None:
-        return None if request.has_header else Verdict.UNDECIDED
+        return None if request.has_header else why_unread(request)
     if request.first_sequence == conversation.instance_id_sequence:
         return None
     return Verdict.CONFORMS if request.instance_id == conversation.instance_id else Verdict.VIOLATES
 
 
-def zero_at_first(request: Observation, conversation: Conversation) -> Verdict | None:
+def zero_at_first(request: Observation, conversation: Conversation) -> Ruling | None:
     """Whether a first request on header v3 gives no ID; None for any other request."""
-    if request.kind is not Kind.REQUEST or not conversation.is_first_identified(request):
+    if not conversation.is_first_identified(request):
         return None
     if not request.uses_header_v3:
         return None
     if not conversation.beginning_seen:
-        return Verdict.UNDECIDED
+        return why_incomplete(conversation)
     return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
 
 
-def zero_later(request: Observation, conversation: Conversation) -> Verdict | None:
+def zero_later(request: Observation, conversation: Conversation) -> Ruling | None:
     """Whether a later request on header v3 gives no ID although the connection is not bound to one.
 
     None where another rule judges it: if the first request used header v3, its ID binds the connection, or
     the lack of one was the offence.
     """
-    if request.kind is not Kind.REQUEST or not request.uses_header_v3:
+    if not request.uses_header_v3:
         return None
     first = conversation.first_identified
     if first is None or conversation.is_first_identified(request):
         return None
     if not conversation.beginning_seen or not first.has_header:
-        return Verdict.UNDECIDED if request.instance_id is None else None
+        return why_first_unknown(conversation) if request.instance_id is None else None
     if first.header_version == 3:
         return None
     return Verdict.VIOLATES if request.instance_id is None else Verdict.CONFORMS
@@ -89,6 +98,6 @@ def zero_later(request: Observation, conversation: Conversation) -> Verdict | No
 
 def sent_on_older_header(request: Observation, conversation: Conversation) -> bool:
     """Whether a later request has a client ID of an older header, on a connection that uses header v3."""
-    if request.kind is not Kind.REQUEST or not conversation.uses_header_v3:
+    if not conversation.uses_header_v3:
         return False
     return request.header_version in (1, 2) and not conversation.is_first(request)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_first_unknown
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -42,25 +41,22 @@ class ClientIdChanged(Rule):
 
     section = "Proposed Changes, Client ID"
     requirement = "The client ID of a connection's initial request applies to all its requests."
+    needs = "a connection that begins with a client ID and mixes header v3 with older ones"
     message = "{api} v{version} carries the client ID {observed}, the first request carried {expected}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
-    on_header_v3 = False
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each client ID on an older header once header v3 was used."""
-        if not sent_on_older_header(observation, conversation) or observation.client_id is None:
+        if not sent_on_older_header(request, conversation) or request.client_id is None:
             return
         first = conversation.first_request
         if not conversation.first_is_known or first is None:
-            yield undecided(observation.count)
-        elif first.client_id == observation.client_id:
-            yield conforms(observation.count)
+            yield undecided(why_first_unknown(conversation), request.count)
+        elif first.client_id == request.client_id:
+            yield conforms(request.count)
         elif first.client_id is not None:
-            expected, observed = f'"{first.client_id}"', f'"{observation.client_id}"'
+            expected, observed = f'"{first.client_id}"', f'"{request.client_id}"'
             context = {"expected": expected, "observed": observed}
-            yield Judgement(Verdict.VIOLATES, observation.count, expected, observed, context)
+            yield Judgement(Verdict.VIOLATES, request.count, expected, observed, context)

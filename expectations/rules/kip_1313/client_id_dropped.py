@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_first_unknown
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -42,29 +41,26 @@ class ClientIdDropped(Rule):
 
     section = "Proposed Changes, Client ID"
     requirement = "A request on an older header than v3 gives the client ID, also after the initial request."
+    needs = "a connection that uses header v3, and a later request on an older header"
     message = "{api} v{version} on header v{header} has no client ID, which the first request gave"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
-    on_header_v3 = False
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each request on an older header once header v3 was used."""
-        if not sent_on_older_header(observation, conversation):
+        if not sent_on_older_header(request, conversation):
             return
         first = conversation.first_request
-        if observation.client_id is not None:
-            yield conforms(observation.count)
+        if request.client_id is not None:
+            yield conforms(request.count)
         elif not conversation.first_is_known or first is None:
-            yield undecided(observation.count)
+            yield undecided(why_first_unknown(conversation), request.count)
         elif first.client_id is not None:
             yield Judgement(
                 Verdict.VIOLATES,
-                observation.count,
+                request.count,
                 expected=f'"{first.client_id}"',
                 observed="null",
-                context={"header": str(observation.header_version)},
+                context={"header": str(request.header_version)},
             )

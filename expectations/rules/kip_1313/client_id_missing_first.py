@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.reason import why_first_unknown
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class MissingFirstState(msgspec.Struct, omit_defaults=True):
@@ -41,45 +48,39 @@ class ClientIdMissingFirst(Rule):
 
     section = "Proposed Changes, Client ID"
     requirement = "The initial request of a connection gives the client ID, whatever its header version."
+    needs = "a connection that begins with header v3"
     message = "the very first request has a null client ID{later}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    kinds = REQUESTS
     implies = ("kip1313/client-id-repeated",)
     State = MissingFirstState
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: MissingFirstState
-    ) -> Iterator[Judgement]:
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: MissingFirstState
+    ) -> Judgements:
         """Judge the first request once the connection uses header v3, and again if an ID comes later."""
-        if observation.kind is not Kind.REQUEST:
-            return
-        if conversation.is_first(observation) and observation.client_id is None:
-            state.first = observation
+        if conversation.is_first(request) and request.client_id is None:
+            state.first = request
         if conversation.uses_header_v3 and not state.judged:
             state.judged = True
             yield self._judge_first(conversation, state)
-        if self._is_proof(observation, conversation, state):
+        if self._is_proof(request, conversation, state):
             state.proven = True
-            yield self._violates(
-                state, Level.VIOLATION, later=f', yet a later one has "{observation.client_id}"'
-            )
+            yield self._violates(state, Level.VIOLATION, later=f', yet a later one has "{request.client_id}"')
 
     def _judge_first(self, conversation: Conversation, state: MissingFirstState) -> Judgement:
         if not conversation.first_is_known:
-            return undecided()
+            return undecided(why_first_unknown(conversation))
         if state.first is None or state.first.client_id is not None:
             return conforms()
         return self._violates(state, Level.IMPROVEMENT, later="")
 
-    def _is_proof(
-        self, observation: Observation, conversation: Conversation, state: MissingFirstState
-    ) -> bool:
+    def _is_proof(self, request: Observation, conversation: Conversation, state: MissingFirstState) -> bool:
         """Whether this request shows that there is a client ID, which the first one should have given."""
         first_was_null = (
             conversation.first_is_known and state.first is not None and state.first.client_id is None
         )
-        return first_was_null and state.judged and not state.proven and bool(observation.client_id)
+        return first_was_null and state.judged and not state.proven and bool(request.client_id)
 
     def _violates(self, state: MissingFirstState, level: Level, later: str) -> Judgement:
         return Judgement(

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.conversation.own_values import Count
+from expectations.rules.base.reason import Reason, why_incomplete
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 ENOUGH = 3
 """Requests with a null client ID after which the connection is judged; one that closes earlier by fewer."""
@@ -21,7 +29,7 @@ WITHOUT_QUOTA = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 class NullClientIds(msgspec.Struct, omit_defaults=True):
     """How many later requests had a null client ID, up to ENOUGH, and the first of them."""
 
-    count: int = 0
+    count: Count = 0
     first: Observation | None = None
 
 
@@ -49,45 +57,48 @@ class ClientIdOnceOnOldBroker(Rule):
     requirement = (
         "With a broker that does not know header v3, a client ID that is sent only once breaks quotas."
     )
+    needs = "a connection on older headers with more than one request"
     message = 'the client ID "{client_id}" is sent once and is null in later requests on older headers'
     level = Level.INFORMATION
     role = Role.CLIENT
-    kinds = REQUESTS
-    on_header_v3 = False
     State = NullClientIds
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NullClientIds
-    ) -> Iterator[Judgement]:
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: NullClientIds
+    ) -> Judgements:
         """Count null client IDs until there are enough."""
-        if observation.kind is not Kind.REQUEST or not _is_opportunity(observation, conversation):
+        if not _is_opportunity(request, conversation):
             return
-        if observation.client_id is not None:
-            yield conforms(observation.count)
+        if request.client_id is not None:
+            yield conforms(request.count)
         elif not conversation.unbroken:
-            yield undecided(observation.count)
+            yield undecided(why_incomplete(conversation), request.count)
         elif not conversation.client_id_repeated and state.count < ENOUGH:
-            state.first = state.first or observation
-            state.count = min(state.count + observation.count, ENOUGH)
+            state.first = state.first or request
+            state.count = min(state.count + request.count, ENOUGH)
             if state.count == ENOUGH:
                 yield _violates(conversation, state.first)
                 state.first = None
 
-    def close(self, conversation: Conversation, state: NullClientIds) -> Iterator[Judgement]:
-        """Fewer are enough on a connection of which everything was seen."""
+    def close(self, conversation: Conversation, state: NullClientIds) -> Judgements:
+        """Judge a connection with fewer null client IDs, if it was seen whole."""
         if state.first is None or conversation.client_id_repeated or conversation.uses_header_v3:
             return
-        is_whole = conversation.ended and conversation.unbroken
-        yield _violates(conversation, state.first) if is_whole else undecided()
+        if not conversation.unbroken:
+            yield undecided(why_incomplete(conversation))
+        elif not conversation.ended:
+            yield undecided(Reason.NOT_ENDED)
+        else:
+            yield _violates(conversation, state.first)
 
 
 def _is_opportunity(request: Observation, conversation: Conversation) -> bool:
     """Whether this is a later request on a connection that began with a client ID and uses older headers."""
     first = conversation.first_request
-    if first is None or not first.client_id or conversation.is_first(request):
+    if conversation.uses_header_v3 or first is None or not first.client_id:
         return False
-    is_early = request.api_key in WITHOUT_QUOTA
-    return request.has_header and not conversation.uses_header_v3 and not is_early
+    is_later = request.has_header and not conversation.is_first(request)
+    return is_later and request.api_key not in WITHOUT_QUOTA
 
 
 def _violates(conversation: Conversation, first: Observation) -> Judgement:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_incomplete
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -50,29 +48,26 @@ class ClientIdRepeated(Rule):
 
     section = "Proposed Changes, Client ID"
     requirement = "A request on header v3 that is not the connection's first has a null client ID."
+    needs = "a second request on header v3"
     message = 'a later request on header v3 carries the client ID "{client_id}" ({reading})'
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
-    on_header_v3 = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each request on header v3 but the first."""
-        if observation.kind is not Kind.REQUEST or not observation.uses_header_v3:
+        if not request.uses_header_v3:
             return
-        if conversation.is_first(observation):
+        if conversation.is_first(request):
             if not conversation.beginning_seen:
-                yield undecided()
-        elif observation.client_id is None:
-            yield conforms(observation.count)
+                yield undecided(why_incomplete(conversation))
+        elif request.client_id is None:
+            yield conforms(request.count)
         else:
             yield Judgement(
                 Verdict.VIOLATES,
-                observation.count,
+                request.count,
                 expected="a null client ID",
-                observed=f'"{observation.client_id}"',
-                context={"client_id": observation.client_id, "reading": _READINGS[self.spec]},
+                observed=f'"{request.client_id}"',
+                context={"client_id": request.client_id, "reading": _READINGS[self.spec]},
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
@@ -10,14 +10,13 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
-from expectations.identity.known_ranges import known_ranges
-from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, is_negotiation_refused
+from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import why_maybe_supported, why_unanswered, why_unread
 from expectations.rules.base.response_rule import Awaited, ResponseRule
 from expectations.rules.base.rule import (
-    FRAMES,
-    LOSSES,
     Judgement,
+    Judgements,
     Level,
     Role,
     Verdict,
@@ -60,10 +59,10 @@ class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
         "Every request but SaslHandshake gets a version on header v3, yet an ApiVersions request must "
         "be readable by brokers that do not know it."
     )
+    needs = "an ApiVersions request on header v3"
     message = "{api} v{version} on header v3 {outcome}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    kinds = FRAMES | LOSSES
     kind = IdentityKind.BROKER
     waits = True
     apis = frozenset({API_VERSIONS})
@@ -78,7 +77,7 @@ class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Distinguish a proper response from one that the client cannot use."""
         body = response.body
         if isinstance(body, Advertisement):
@@ -88,38 +87,43 @@ class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
         elif response.failure is not None:
             yield _violates(request, "got a response that cannot be decoded")
         else:
-            yield undecided()
+            yield undecided(why_unread(response))
 
-    def close(self, conversation: Conversation, state: Awaited) -> Iterator[Judgement]:
+    def close(self, conversation: Conversation, state: Awaited) -> Judgements:
         """Judge the request that the broker closed upon, unless the claims of its address have to."""
         for sequence, request in state.requests.items():
             if conversation.closed_upon == (request.api_key, request.api_version):
-                is_told = conversation.advertised is not None
-                if is_told:
+                has_advertised = conversation.advertised is not None
+                if has_advertised:
                     is_listed = _is_listed(request, conversation)
                     yield conforms() if is_listed else _violates(request, _CLOSED)
-                if is_told or request.is_clean:
+                if has_advertised or request.is_clean:
                     del state.requests[sequence]
                 break
-        yield from state.give_up()
+        yield from state.give_up(why_unanswered(conversation))
 
     def concerns(self, claim: Claim) -> bool:
-        """Whether the broker closed upon ApiVersions on header v3 before it told any versions."""
+        """Whether the broker closed upon ApiVersions on header v3 before it advertised any versions."""
         refused = claim.refused
-        return refused is not None and refused.on_header_v3 and not refused.by_error and refused.told is None
+        return (
+            refused is not None
+            and refused.on_header_v3
+            and not refused.by_error
+            and refused.advertised is None
+        )
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a close by what the broker told others, responded to, and closed upon."""
+        """Judge a close by what the broker advertised to others, responded to, and closed upon."""
         known = known_ranges(claim, others)
         if known.include(claim.api_version):
             return conforms()
         if not known.lists_the_api or not is_negotiation_refused(claim, others):
-            return undecided()
+            return undecided(why_maybe_supported(claim, others))
         return _violates(None, f"made the broker close at least {ENOUGH_CLOSES} connections")
 
 
 def _is_listed(request: Observation, conversation: Conversation) -> bool:
-    """Whether the broker told the connection that it has the version."""
+    """Whether the broker advertised the version on the connection."""
     ranges = conversation.advertised.ranges if conversation.advertised else {}
     lowest, highest = ranges.get(API_VERSIONS, NOT_LISTED)
     return lowest <= request.api_version <= highest

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from decoders.frame.record import Kind
 from decoders.protocol import UNSUPPORTED_VERSION
 from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.observation import Observation
+from expectations.conversation.own_values import SequenceNumber
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import (
-    RESPONSES,
     Judgement,
+    Judgements,
     Level,
     Role,
     Rule,
@@ -28,7 +27,7 @@ NAMED_LIMIT = 8
 class JudgedAdvertisement(msgspec.Struct, omit_defaults=True):
     """The sequence of the advertisement that was judged last."""
 
-    sequence: int = 0
+    sequence: SequenceNumber = 0
 
 
 class HeaderV3NotOffered(Rule):
@@ -57,27 +56,27 @@ class HeaderV3NotOffered(Rule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "Every API but SaslHandshake gets a version that uses request header v3."
+    needs = "a broker that lists ApiVersions 6"
     message = "header v3 is offered, but not for {apis}"
     level = Level.IMPROVEMENT
     role = Role.BROKER
-    kinds = RESPONSES
     needs_header_v3 = True
     State = JudgedAdvertisement
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: JudgedAdvertisement
-    ) -> Iterator[Judgement]:
+    def on_response(
+        self, response: Observation, conversation: Conversation, state: JudgedAdvertisement
+    ) -> Judgements:
         """Judge each advertisement once, when the broker has shown that it reads header v3."""
         advertised = _unjudged(conversation, state)
-        if advertised is not None and _is_proof(observation, advertised):
+        if advertised is not None and _is_proof(response, advertised):
             state.sequence = advertised.sequence
             withheld = advertised.header_offer.withheld
             yield _violates(withheld) if withheld else conforms()
 
-    def close(self, conversation: Conversation, state: JudgedAdvertisement) -> Iterator[Judgement]:
-        """An advertisement is undecided if the broker never showed that it reads header v3."""
+    def close(self, conversation: Conversation, state: JudgedAdvertisement) -> Judgements:
+        """Judge an advertisement as undecided if the broker never showed that it reads header v3."""
         if conversation.uses_header_v3 and _unjudged(conversation, state) is not None:
-            yield undecided()
+            yield undecided(Reason.NOT_SHOWN)
 
 
 def _unjudged(conversation: Conversation, state: JudgedAdvertisement) -> Advertised | None:
@@ -90,7 +89,7 @@ def _unjudged(conversation: Conversation, state: JudgedAdvertisement) -> Adverti
 
 def _is_proof(response: Observation, advertised: Advertised) -> bool:
     """Whether this is the response to a version on header v3, and no refusal of that version."""
-    if response.kind is not Kind.RESPONSE or not response.is_matched or not response.known:
+    if not response.is_matched or not response.known:
         return False
     if response.errors is None or UNSUPPORTED_VERSION in response.errors:
         return False

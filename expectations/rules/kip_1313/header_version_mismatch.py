@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.schema.header_versions import Layout
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import Reason, why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -45,29 +43,25 @@ class HeaderVersionMismatch(Rule):
 
     section = "Changes to the Kafka protocol message schemas"
     requirement = "Each version of a request has the header version that headerVersions assigns to it."
+    needs = "a request of a version that has header v3"
     message = "{api} v{version} only makes sense on header v{header}, which is not its own"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     passes_clean = True
     implies = ("wire/malformed-request", "wire/unknown-api")
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each request whose header version is known."""
-        if observation.kind is not Kind.REQUEST:
-            return
-        if observation.other_header is not None:
-            yield from self._judge_other(observation, conversation)
-        elif observation.has_header:
-            yield conforms(observation.count)
-        elif observation.known:
-            yield undecided(observation.count)
+        if request.other_header is not None:
+            yield from self._judge_other(request, conversation)
+        elif request.has_header:
+            yield conforms(request.count)
+        elif request.known:
+            yield undecided(why_unread(request), request.count)
 
-    def _judge_other(self, request: Observation, conversation: Conversation) -> Iterator[Judgement]:
+    def _judge_other(self, request: Observation, conversation: Conversation) -> Judgements:
         if request.has_header:
-            yield undecided(request.count)
+            yield undecided(Reason.UNREADABLE, request.count)
         elif request.known or conversation.layout is Layout.PLAIN:
             yield self._violates(request)
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_first_unknown, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Spec,
+    Verdict,
+    conforms,
+    undecided,
+)
 from expectations.rules.kip_1313._instance_ids import (
     changed,
     first_gave_id,
@@ -49,6 +57,7 @@ class InstanceIdAcceptedWrongly(ResponseRule):
         "Once the first request gave a client instance ID, a request without it, or with another, is "
         "rejected with INVALID_REQUEST."
     )
+    needs = "a request on header v3 whose instance ID is missing or another than the first one"
     message = "{api} v{version} was accepted although its client instance ID {fault}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -65,14 +74,16 @@ class InstanceIdAcceptedWrongly(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Look for a refusal in every error field."""
         if response.errors == ACCEPTED and first_gave_id(conversation) is not None:
             yield self._violates(request, response, conversation)
+        elif response.errors == ACCEPTED:
+            yield undecided(why_first_unknown(conversation), response.count)
         elif response.errors in REFUSALS:
             yield conforms(response.count)
         else:
-            yield undecided(response.count)
+            yield undecided(why_inconclusive(response), response.count)
 
     def _violates(self, request: Observation, response: Observation, conversation: Conversation) -> Judgement:
         return Judgement(

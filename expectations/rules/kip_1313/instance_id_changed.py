@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
-from expectations.rules.kip_1313._instance_ids import changed
+from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict
+from expectations.rules.kip_1313._instance_ids import changed, judgement_of
 
 
 class InstanceIdChanged(Rule):
@@ -33,23 +31,20 @@ class InstanceIdChanged(Rule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "All requests of a connection give the same client instance ID."
+    needs = "a second request on header v3"
     message = "the client instance ID changed from {expected} to {observed}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
-    on_header_v3 = True
     implies = ("kip1313/member-id-differs",)
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Compare each ID with the first one seen."""
-        verdict = changed(observation, conversation)
-        if verdict is Verdict.VIOLATES:
-            yield self._violates(observation, conversation)
-        elif verdict is not None:
-            yield Judgement(verdict, observation.count)
+        ruling = changed(request, conversation)
+        if ruling is Verdict.VIOLATES:
+            yield self._violates(request, conversation)
+        elif ruling is not None:
+            yield judgement_of(ruling, request)
 
     def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
         expected = identifier_text(conversation.instance_id or b"")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -42,22 +40,21 @@ class InstanceIdInHeaderV2(Rule):
 
     section = "Rejected Alternatives"
     requirement = "The instance ID is not a tagged field of request header v2, as it was planned at first."
+    needs = "a request on header v2 with tagged fields"
     message = "header v2 has the client instance ID {instance_id} in tagged field 0, as in a withdrawn draft"
     level = Level.INFORMATION
     role = Role.CLIENT
-    kinds = REQUESTS
     passes_clean = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each request whose header was read."""
-        if observation.kind is not Kind.REQUEST or not observation.known:
+        if not request.known:
             return
-        draft = observation.draft_instance_id
+        draft = request.draft_instance_id
         if draft is not None:
             given = identifier_text(draft)
             expected, context = "header v3", {"instance_id": given}
-            yield Judgement(Verdict.VIOLATES, observation.count, expected, "tagged field 0", context)
+            yield Judgement(Verdict.VIOLATES, request.count, expected, "tagged field 0", context)
         else:
-            yield conforms(observation.count) if observation.has_header else undecided(observation.count)
+            is_read = request.has_header
+            yield conforms(request.count) if is_read else undecided(why_unread(request), request.count)

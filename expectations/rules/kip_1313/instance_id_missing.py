@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Verdict
-from expectations.rules.kip_1313._instance_ids import missing
+from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict
+from expectations.rules.kip_1313._instance_ids import judgement_of, missing
 
 
 class InstanceIdMissing(Rule):
@@ -38,21 +36,19 @@ class InstanceIdMissing(Rule):
         "Once the first request gave a client instance ID, every later one gives it, SaslHandshake excepted, "
         "as far as the broker offers versions that can carry it."
     )
+    needs = "a request after a first one that gave an instance ID"
     message = "a request carries no client instance ID ({missing}) although the first one did"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each request after the first that could carry an ID."""
-        verdict = missing(observation, conversation)
-        if verdict is Verdict.VIOLATES:
-            yield self._violates(observation, conversation)
-        elif verdict is not None:
-            yield Judgement(verdict, observation.count)
+        ruling = missing(request, conversation)
+        if ruling is Verdict.VIOLATES:
+            yield self._violates(request, conversation)
+        elif ruling is not None:
+            yield judgement_of(ruling, request)
 
     def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
         how = "zero in header v3" if request.uses_header_v3 else f"header v{request.header_version}"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import why_partly_seen
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
@@ -32,6 +33,7 @@ class InstanceIdNotKept(IdentityRule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "A client keeps its client instance ID for its whole lifetime."
+    needs = "a member that comes back on another connection under header v3"
     message = "member {member_id} came back with client instance ID {observed} instead of {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
@@ -50,7 +52,7 @@ class InstanceIdNotKept(IdentityRule):
         if not unlike:
             return conforms()
         certain = [other for other in unlike if other.began_whole and claim.began_whole]
-        return self._violates(claim, certain[-1]) if certain else undecided()
+        return self._violates(claim, certain[-1]) if certain else undecided(why_partly_seen(claim, *unlike))
 
     def _violates(self, claim: Claim, previous: Claim) -> Judgement:
         expected = identifier_text(previous.instance_id or b"")

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason, why_partly_seen
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 ENOUGH = 5
 """Connections, one after another, that all have an ID of their own."""
+SESSION = 45 * 1_000_000_000
+"""Nanoseconds for which a broker keeps a silent member by default (`group.consumer.session.timeout.ms`)."""
 
 
 class InstanceIdNotLifelong(IdentityRule):
@@ -31,14 +34,17 @@ class InstanceIdNotLifelong(IdentityRule):
     ## What it does not cover
     Connections that follow one another are information: one process with an ID per connection looks like
     a process per connection. It is published once for an address and client ID, and not if connections
-    overlap or an ID is seen again. It is proven, and an improvement, only where a member goes on: a
+    overlap or an ID is seen again. It is proven, and a violation, only where a member goes on: a
     connection seen from its beginning continues, without joining, the membership that another connection
-    of the same address and software began under another instance ID. Member IDs that are UUIDs are left to
-    kip1313/instance-id-not-kept. Transactional IDs and group instance IDs outlive processes and show nothing.
+    of the same address and software began under another instance ID. Both lead to one server, and the
+    heartbeats are less than 45 seconds apart; otherwise another process may have joined where nothing is
+    captured, and it is an improvement. Member IDs that are UUIDs are left to kip1313/instance-id-not-kept.
+    Transactional IDs and group instance IDs outlive processes and show nothing.
     """
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "A client uses one client instance ID for its whole lifetime, on all connections."
+    needs = "a client that connects again under header v3"
     message = "{count} client instance IDs: {shown}"
     level = Level.INFORMATION
     role = Role.CLIENT
@@ -70,9 +76,10 @@ def _judge_member(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
     if any(other.instance_id == claim.instance_id for other in before):
         return conforms()
     if not claim.began_whole or not any(other.began_whole for other in before):
-        return undecided()
+        return undecided(why_partly_seen(claim, *before))
     shown = f'member "{claim.member_id}" of group "{claim.group_id}" goes on under another'
-    return _differs(2, shown, Level.IMPROVEMENT)
+    is_proven = any(_goes_on(claim, other) for other in before)
+    return _differs(2, shown, Level.VIOLATION if is_proven else Level.IMPROVEMENT)
 
 
 def _judge_client(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
@@ -86,7 +93,7 @@ def _judge_client(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         return None
     latest = _first_sequence(connections)
     if latest is None:
-        return undecided() if place + 1 == ENOUGH else None
+        return undecided(Reason.AMBIGUOUS_PROCESS) if place + 1 == ENOUGH else None
     if latest is not claim:
         return None
     shown = "as many connections one after another, each a process, or one that does not keep its ID"
@@ -122,6 +129,11 @@ def _is_same_member(claim: Claim, other: Claim) -> bool:
     if not is_earlier or has_left or other.instance_id is None:
         return False
     return other.client_host == claim.client_host and _is_same_software(claim, other)
+
+
+def _goes_on(claim: Claim, other: Claim) -> bool:
+    """Whether nobody can have joined in between: not at another server, nor for the silence."""
+    return other.began_whole and other.server == claim.server and claim.since < other.until + SESSION
 
 
 def _is_over(one: Claim, other: Claim) -> bool:

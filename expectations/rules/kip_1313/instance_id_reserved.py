@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import RESERVED, identifier_text
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -44,27 +42,24 @@ class InstanceIdReserved(Rule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "A client instance ID identifies one client, so it is not one of Kafka's reserved UUIDs."
+    needs = "a request on header v3"
     message = "the client instance ID {observed} is reserved"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
-    on_header_v3 = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each ID that is given."""
-        if observation.kind is not Kind.REQUEST or not conversation.uses_header_v3:
+        if not conversation.uses_header_v3:
             return
-        if not observation.has_header:
-            yield undecided(observation.count)
-        elif observation.instance_id is None:
+        if not request.has_header:
+            yield undecided(why_unread(request), request.count)
+        elif request.instance_id is None:
             return
-        elif observation.instance_id not in RESERVED:
-            yield conforms(observation.count)
+        elif request.instance_id not in RESERVED:
+            yield conforms(request.count)
         else:
-            yield self._violates(observation, identifier_text(observation.instance_id))
+            yield self._violates(request, identifier_text(request.instance_id))
 
     def _violates(self, request: Observation, observed: str) -> Judgement:
         return Judgement(

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from expectations.conversation.identifier import identifier_text
 from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.translation import MOST_OFFSET, may_be_relayed, may_be_translated
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
@@ -28,15 +30,20 @@ class InstanceIdShared(IdentityRule):
     ## What it does not cover
     Connections of one client instance carry one ID: only those that differ in software or in the
     initial client ID belong to two. Another client address alone is information, since a client may
-    have several interfaces or sit behind address translation. It is undecided if both connections open and
-    show the ID within the same 10 ms: one host may capture a connection before and after translation.
+    have several interfaces or sit behind address translation. It is undecided if both may be one connection,
+    captured on both sides of the translation: they open and show the ID at one offset (10 ms more or less,
+    1 s at most), or one was joined midway, and no request of one comes between two of the other.
     Connections with the same addresses and ports are one connection that two feeders see. Connections
-    that were not in use at the same time are not compared. Where nothing differs and something is not
+    that were not in use at the same time are not compared. Connections to different brokers are compared
+    only in software and client ID, and if they were in use together for more than 1 s, since the clocks of
+    two feeders differ; it is undecided if they may be one connection, captured on both sides of a proxy
+    that names the client otherwise. Where nothing differs and something is not
     known, or one of them gives no client ID, it is undecided.
     """
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "Each client instance generates a client instance ID of its own."
+    needs = "two connections at once under header v3"
     message = "client instance ID {instance_id} is also presented by {other}: {differs} differs"
     level = Level.VIOLATION
     role = Role.CLIENT
@@ -49,14 +56,17 @@ class InstanceIdShared(IdentityRule):
 
     def _judge_pair(self, claim: Claim, other: Claim) -> Judgement:
         differs = _difference(claim, other)
+        if differs is not None and claim.server != other.server and may_be_relayed(claim, other):
+            return undecided(Reason.SEEN_TWICE)
         if differs is not None:
             return self._violates(claim, other, differs, Level.VIOLATION)
-        if claim.may_be_translated(other):
-            return undecided()
+        if may_be_translated(claim, other):
+            return undecided(Reason.SEEN_TWICE)
         if claim.client_host != other.client_host:
             return self._violates(claim, other, "only the address", Level.INFORMATION)
         alike = claim.initial_client_id == other.initial_client_id
-        return conforms() if alike and _is_all_known(claim) and _is_all_known(other) else undecided()
+        is_known = alike and _is_all_known(claim) and _is_all_known(other)
+        return conforms() if is_known else undecided(Reason.NOT_SHOWN)
 
     def _violates(self, claim: Claim, other: Claim, differs: str, level: Level) -> Judgement:
         instance_id = identifier_text(claim.instance_id or b"")
@@ -70,10 +80,15 @@ class InstanceIdShared(IdentityRule):
 
 
 def _is_beside(claim: Claim, other: Claim) -> bool:
-    """Whether the other connection is an earlier one to the same server, used after this one began."""
-    if other.has_addresses_of(claim):
+    """Whether the other connection is an earlier one, used after this one began, that is to be compared.
+
+    One to another server, perhaps captured by another clock, is compared only if it shows another client.
+    """
+    if other.has_addresses_of(claim) or other.order >= claim.order:
         return False
-    return other.server == claim.server and other.order < claim.order and other.until > claim.since
+    if other.server == claim.server:
+        return other.until > claim.since
+    return other.until > claim.since + MOST_OFFSET and _difference(claim, other) is not None
 
 
 def _difference(claim: Claim, other: Claim) -> str | None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import REQUESTS, Judgement, Level, NoState, Role, Rule, Spec, Verdict
-from expectations.rules.kip_1313._instance_ids import zero_at_first, zero_later
+from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Spec, Verdict
+from expectations.rules.kip_1313._instance_ids import judgement_of, zero_at_first, zero_later
 
 
 class InstanceIdZero(Rule):
@@ -37,23 +35,20 @@ class InstanceIdZero(Rule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "A connection whose first request uses header v3 gives a non-zero client instance ID in it."
+    needs = "a request on header v3"
     message = "{request} header v3 with a client instance ID of zero"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     needs_header_v3 = True
-    on_header_v3 = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge the first request that could carry an ID, and later ones after a first on an older header."""
-        at_first = zero_at_first(observation, conversation)
-        verdict = at_first or zero_later(observation, conversation)
-        if verdict is Verdict.VIOLATES:
-            yield self._violates(observation, is_first=at_first is not None)
-        elif verdict is not None:
-            yield Judgement(verdict, observation.count)
+        at_first = zero_at_first(request, conversation)
+        ruling = at_first or zero_later(request, conversation)
+        if ruling is Verdict.VIOLATES:
+            yield self._violates(request, is_first=at_first is not None)
+        elif ruling is not None:
+            yield judgement_of(ruling, request)
 
     def _violates(self, request: Observation, *, is_first: bool) -> Judgement:
         is_demanded = is_first or self.spec is Spec.TAGGED

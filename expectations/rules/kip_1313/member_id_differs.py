@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_bytes, identifier_text
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, NoState, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    NoState,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+)
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -32,25 +40,22 @@ class MemberIdDiffers(MemberIdRule):
 
     section = "Proposed Changes, Alignment of identifiers"
     requirement = "The client should use the same UUID in request headers as for its member ID."
+    needs = "a heartbeat with a member ID on header v3"
     message = "the member ID {observed} is not the client instance ID {expected}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge member IDs on connections that give an instance ID."""
         if conversation.instance_id is not None:
-            yield from super().judge(observation, conversation, state)
+            yield from super().on_request(request, conversation, state)
 
-    def judge_member_id(
-        self, member_id: str, request: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    def judge_member_id(self, member_id: str, request: Observation, conversation: Conversation) -> Judgements:
         """Compare the bytes of the two IDs."""
         instance_id = request.instance_id or conversation.instance_id or b""
         identifier = identifier_bytes(member_id)
         if identifier is None:
-            yield undecided(request.count)
+            yield undecided(Reason.UNREADABLE, request.count)
         elif identifier == instance_id:
             yield conforms(request.count)
         else:

@@ -31,6 +31,7 @@ class SaslHandshakeRaised(AdvertisementRule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "SaslHandshake cannot get a new version, because clients negotiated it wrongly in the past."
+    needs = "a broker's list of versions that has SaslHandshake"
     message = "the broker advertises SaslHandshake up to version {highest}"
     level = Level.VIOLATION
     role = Role.BROKER

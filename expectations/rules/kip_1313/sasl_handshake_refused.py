@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import INVALID_REQUEST, SASL_HANDSHAKE
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class SaslHandshakeRefused(ResponseRule):
@@ -31,6 +30,7 @@ class SaslHandshakeRefused(ResponseRule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "SaslHandshake is left out of the check, because it cannot carry a client instance ID."
+    needs = "a SaslHandshake after a request that gave an instance ID"
     message = "{api} v{version} was refused with INVALID_REQUEST on a connection that gave an instance ID"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -42,10 +42,10 @@ class SaslHandshakeRefused(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Look for the error that a missing ID would bring."""
         if response.errors is None:
-            yield undecided(response.count)
+            yield undecided(why_unread(response), response.count)
         elif INVALID_REQUEST not in response.errors:
             yield conforms(response.count)
         else:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import msgspec
 
-from decoders.frame.record import Kind
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import ZERO, identifier_text
 from expectations.conversation.observation import Observation
+from expectations.conversation.own_values import ClientId, MemberId
+from expectations.rules.base.reason import Reason, why_incomplete, why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
-    NoState,
     Role,
     Rule,
     Verdict,
     conforms,
     undecided,
 )
+
+
+class TelemetryState(msgspec.Struct, omit_defaults=True):
+    """The ID that telemetry gave last, and the client ID beside it, since bytes were lost."""
+
+    given: MemberId = ""
+    client_id: ClientId | None = None
 
 
 class TelemetryIdMismatch(Rule):
@@ -40,8 +47,9 @@ class TelemetryIdMismatch(Rule):
     ## What it does not cover
     A zero ID in GetTelemetrySubscriptions asks for one, which is right for a client that gives none in its
     headers; where such a header may have been missed, it is undecided. A client that gives no ID in its
-    headers may have been assigned one on another connection: without an assignment on this one it is not
-    judged, and where one may have been missed it is undecided.
+    headers may have been assigned one on another connection: without an assignment on this one only an ID
+    that changes is judged, and where one may have been missed it is undecided. So is one that changes with
+    the client ID: behind a proxy that pools connections that is another client.
     """
 
     section = "Proposed Changes, Alignment of identifiers"
@@ -49,44 +57,83 @@ class TelemetryIdMismatch(Rule):
         "The client instance ID of the request headers is the one of client telemetry; without it, the "
         "one that the broker assigned."
     )
+    needs = "GetTelemetrySubscriptions and PushTelemetry of one client"
     message = "{api} v{version} gives the client instance ID {observed}, the connection goes by {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    kinds = REQUESTS
     apis = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
     implies = ("kip1313/instance-id-missing",)
+    State = TelemetryState
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: TelemetryState
+    ) -> Judgements:
         """Judge each telemetry request that has an ID in its body."""
         telemetry = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
-        if observation.kind is not Kind.REQUEST or observation.api_key not in telemetry:
+        if request.api_key not in telemetry:
             return
-        if not isinstance(observation.body, TelemetryIdentity):
-            if not observation.has_header:
-                yield undecided(observation.count)
-        elif observation.body.instance_id != ZERO:
-            yield from _judge_id(observation, observation.body.instance_id, conversation)
-        elif observation.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
-            yield _judge_zero(observation, conversation)
+        if not isinstance(request.body, TelemetryIdentity):
+            if not request.has_header:
+                yield undecided(why_unread(request), request.count)
+        elif request.body.instance_id != ZERO:
+            yield from _judge_id(request, request.body.instance_id, conversation, state)
+        elif request.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
+            yield _judge_zero(request, conversation)
+
+    def on_response(
+        self, response: Observation, conversation: Conversation, state: TelemetryState
+    ) -> Judgements:
+        """Forget the ID if the broker names another one."""
+        body = response.body
+        if isinstance(body, TelemetryIdentity) and body.instance_id not in (ZERO, state.given):
+            state.given = ""
+        yield from ()
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: TelemetryState) -> Judgements:
+        """Forget the ID: the broker may have named another one."""
+        state.given = ""
+        yield from ()
 
 
 def _judge_zero(request: Observation, conversation: Conversation) -> Judgement:
     """A client without an instance ID asks the broker for one. A client that has one gives it."""
     if conversation.instance_id is not None:
         return _violates(request, ZERO, identifier_text(conversation.instance_id))
-    return conforms(request.count) if conversation.unbroken else undecided(request.count)
+    if conversation.unbroken:
+        return conforms(request.count)
+    return undecided(why_incomplete(conversation), request.count)
 
 
-def _judge_id(request: Observation, given: str, conversation: Conversation) -> Iterator[Judgement]:
+def _judge_id(
+    request: Observation, given: str, conversation: Conversation, state: TelemetryState
+) -> Judgements:
     known = _known_ids(conversation)
     if given in known:
         yield conforms(request.count)
     elif known and (conversation.instance_id is not None or conversation.unbroken):
         yield _violates(request, given, known[0])
+    elif known:
+        yield undecided(why_incomplete(conversation), request.count)
+    else:
+        yield from _judge_unassigned(request, given, conversation, state)
+
+
+def _judge_unassigned(
+    request: Observation, given: str, conversation: Conversation, state: TelemetryState
+) -> Judgements:
+    """Compare an ID that another connection was assigned, or none, with the one that was given before."""
+    before, client_before = state.given, state.client_id
+    state.given, state.client_id = given, request.client_id
+    if before == given:
+        yield conforms(request.count)
+    elif before and client_before != request.client_id:
+        yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
+    elif before and conversation.telemetry.asking:
+        yield undecided(Reason.UNDER_WAY, request.count)
+    elif before:
+        yield _violates(request, given, before)
     elif not conversation.unbroken:
-        yield undecided(request.count)
+        yield undecided(why_incomplete(conversation), request.count)
 
 
 def _violates(request: Observation, given: str, expected: str) -> Judgement:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.bodies import TelemetryIdentity
-from expectations.conversation.conversation import Conversation
+from expectations.conversation.conversation import Conversation, asked_identity
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
-from expectations.conversation.telemetry import asked_identity
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class TelemetryIdNotAssigned(ResponseRule):
@@ -35,6 +33,7 @@ class TelemetryIdNotAssigned(ResponseRule):
 
     section = "Proposed Changes, Alignment of identifiers"
     requirement = "GetTelemetrySubscriptions v0 with a zero instance ID gets a generated one in the response."
+    needs = "GetTelemetrySubscriptions without an instance ID"
     message = "{api} v{version} asked for a client instance ID and got zero"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -46,10 +45,10 @@ class TelemetryIdNotAssigned(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Look at the ID that came with success."""
         if not isinstance(response.body, TelemetryIdentity):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif response.errors != (0,):
             return
         elif response.body.instance_id != ZERO:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.bodies import TelemetryIdentity
-from expectations.conversation.conversation import Conversation
+from expectations.conversation.conversation import Conversation, asked_identity
 from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
-from expectations.conversation.telemetry import asked_identity
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Spec,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 _ECHO = "brokers have always echoed it; the KIP's table demands zero"
 _READINGS = {
@@ -46,6 +53,7 @@ class TelemetryIdNotEchoed(ResponseRule):
         "GetTelemetrySubscriptions v0 with a client instance ID gets that ID in the response, as brokers "
         "have always done; the KIP's table says zero."
     )
+    needs = "GetTelemetrySubscriptions 0 with an instance ID"
     message = "{api} v{version} gave the client instance ID {given} and was answered {observed} ({reading})"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -57,10 +65,10 @@ class TelemetryIdNotEchoed(ResponseRule):
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Compare the two IDs, by the reading that applies."""
         if not isinstance(response.body, TelemetryIdentity):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif response.errors == (0,):
             yield self._judge_ids(asked_identity(request) or ZERO, response.body.instance_id)
 

@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind, Refused
-from expectations.identity.known_ranges import first_response, known_ranges
-from expectations.identity.refusals import is_told
-from expectations.rules.base.closes_in_a_row import (
+from expectations.identity.known_ranges import (
     ENOUGH_CLOSES,
+    are_in_a_row,
     closes_upon_same,
-    count_in_a_row,
+    first_response,
     is_negotiation_refused,
+    known_ranges,
+    takes_requests,
 )
+from expectations.identity.shown import is_advertised
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 _BY_CLOSING = f"by closing the connection, at least {ENOUGH_CLOSES} times"
@@ -40,15 +43,18 @@ class AdvertisedVersionRefused(IdentityRule):
     A close may have many reasons. So it counts only if the request could be decoded and was the only one
     without a response, on connections one after another (a broker that stops closes all at once), and if no
     response to that version was seen at this address; less is undecided, and so is a close upon a version
-    that the broker has responded to. Error 35 in a well-formed response of another API conforms: it may be
-    that a feature is off. A client's first ApiVersions request is held against what others at the address
-    were told, under the conditions of kip511/unknown-version-closed. Produce 0 to 2 is not judged: released
-    brokers advertise those versions without having them, for the sake of old clients, and no schema has them
-    any more.
+    that the broker has responded to. A listener that demands a login closes upon whatever comes before it:
+    see kip35/request-before-sasl. So a close counts on connections that the broker served before, that logged
+    in, or at an address that serves others without a login. Error 35 in a well-formed response of another
+    API conforms: it may be that a feature is off. A client's first ApiVersions request is held against what
+    others at the address were told, under the conditions of kip511/unknown-version-closed. Produce 0 to 2 is
+    not judged: released brokers advertise those versions without having them, for the sake of old clients,
+    and no schema has them any more.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
     requirement = "A broker supports every version that it advertises and does not disconnect for one."
+    needs = "a broker that refuses a listed version, or closes upon it three times"
     message = "{api} v{version}, which is advertised, was refused {how}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -56,32 +62,35 @@ class AdvertisedVersionRefused(IdentityRule):
     waits = True
 
     def concerns(self, claim: Claim) -> bool:
-        """Whether a version was refused for the first time that the connection or others were told of."""
+        """Whether the refusal is the first of a version that was advertised, here or to others."""
         refused = claim.refused
         return (
-            refused is not None and refused.times <= 1 and (is_told(refused) or _is_first_question(refused))
+            refused is not None
+            and refused.times <= 1
+            and (is_advertised(refused) or _is_first_question(refused))
         )
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a refusal by all that the broker refused and responded to."""
         assert claim.refused is not None
-        if not is_told(claim.refused):
+        if not is_advertised(claim.refused):
             return self._judge_first_question(claim, others)
         if claim.refused.by_error:
             is_negotiation = claim.refused.api_key == API_VERSIONS
             return self._violates("with error 35") if is_negotiation else conforms()
+        closes = [each for each in closes_upon_same(claim, others) if takes_requests(each, others)]
         is_answered = first_response(others, *claim.refused.request) is not None
-        if is_answered or count_in_a_row(closes_upon_same(claim, others)) < ENOUGH_CLOSES:
-            return undecided()
+        if claim not in closes or is_answered or not are_in_a_row(closes):
+            return undecided(Reason.OTHER_CAUSE)
         return self._violates(_BY_CLOSING)
 
     def _judge_first_question(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a close upon ApiVersions in a version that others were told is supported."""
+        """Judge a close upon ApiVersions in a version that was advertised to others."""
         known = known_ranges(claim, others)
         if not known.include(claim.api_version):
             return None
         is_refused = is_negotiation_refused(claim, others)
-        return self._violates(_BY_CLOSING) if is_refused else undecided()
+        return self._violates(_BY_CLOSING) if is_refused else undecided(Reason.OTHER_CAUSE)
 
     def _violates(self, how: str) -> Judgement:
         return Judgement(
@@ -93,6 +102,6 @@ class AdvertisedVersionRefused(IdentityRule):
 
 
 def _is_first_question(refused: Refused) -> bool:
-    """Whether a broker closed upon ApiVersions, all of which was captured, before it told any versions."""
+    """Whether a broker closed upon ApiVersions, captured whole, before it advertised any versions."""
     is_close = refused.is_whole and not refused.by_error
-    return is_close and refused.api_key == API_VERSIONS and refused.told is None
+    return is_close and refused.api_key == API_VERSIONS and refused.advertised is None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from decoders.protocol import API_VERSIONS
-from expectations.conversation.conversation import Conversation
+from expectations.conversation.conversation import Advertised
 from expectations.conversation.observation import Observation
-from expectations.rules.base.after_response_rule import AfterResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.after_response_rule import AdvertisedRangesRule
+from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
 
 
-class ApiNotAdvertised(AfterResponseRule):
+class ApiNotAdvertised(AdvertisedRangesRule):
     """Checks that a client uses only APIs that the broker advertised.
 
     ## Why it matters
@@ -24,27 +23,24 @@ class ApiNotAdvertised(AfterResponseRule):
     not there.
 
     ## What it does not cover
-    ApiVersions itself. Requests before the first advertisement, or sent before the client can have
-    read it: undecided. So is a request sent within a second of it, unless the client does not pipeline and
+    ApiVersions itself. As long as no advertisement is known, a request conforms once the broker has responded
+    to its version on the connection; it is undecided if none does. So is a request that was sent before the
+    client can have read the advertisement, or within a second of it, unless the client does not pipeline and
     the broker refuses the request, or it is the client's third of that kind. The version is judged by
     kip35/version-out-of-range.
     """
 
     section = "Proposed Changes"
     requirement = "A client learns from ApiVersions which APIs a broker supports, and uses no others."
+    needs = "a request after a list of versions was read"
     message = "{api} v{version} is used although the broker does not advertise that API"
     level = Level.VIOLATION
     role = Role.CLIENT
-    not_apis = frozenset({API_VERSIONS})
     implies = ("kip35/version-refused",)
 
-    def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
+    def judge_by(self, advertised: Advertised, request: Observation) -> Judgement | None:
         """Look a request's API up in the ranges in force."""
-        if request.api_key in (API_VERSIONS, -1):
-            return None
-        if conversation.advertised is None:
-            return undecided(request.count)
-        if request.api_key in conversation.advertised.ranges:
+        if request.api_key in advertised.ranges:
             return conforms(request.count)
         return Judgement(
             Verdict.VIOLATES,

@@ -27,6 +27,7 @@ class ApiversionsV0Dropped(AdvertisementRule):
 
     section = "Proposed Changes"
     requirement = "Versions of ApiVersions are never deprecated: clients rely on it to ask for all others."
+    needs = "a broker's list of versions"
     message = "the broker advertises {observed}"
     level = Level.IMPROVEMENT
     role = Role.BROKER

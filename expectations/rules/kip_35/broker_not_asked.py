@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind, Negotiated
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason, why_partly_seen
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 LONG = 60 * 1_000_000_000
@@ -37,6 +38,7 @@ class BrokerNotAsked(IdentityRule):
 
     section = "Scenarios"
     requirement = "A client asks each broker that it uses for the versions that this broker supports."
+    needs = "a client that uses two brokers of one cluster"
     message = "the connection was used without ApiVersions, which the client asks other brokers ({asked})"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
@@ -55,11 +57,14 @@ class BrokerNotAsked(IdentityRule):
             return conforms() if used.asked_at else None
         if any(0 < _negotiated(other).asked_at <= at for other in there):
             return conforms() if used.asked_at else None
-        asked = [other for other in asked if _negotiated(other).asked_at <= at and _may_be_one(claim, other)]
+        asked = [
+            other for other in asked if _negotiated(other).asked_at <= at and claim.may_be_same_process(other)
+        ]
         if not asked:
             return None
-        if claim.opened_at < min(other.opened_at for other in asked) or not _is_certain(there, asked, others):
-            return undecided()
+        doubt = _doubt(claim, there, asked, others)
+        if doubt is not None:
+            return undecided(doubt)
         first = min(asked, key=lambda other: _negotiated(other).asked_at)
         return Judgement(
             Verdict.VIOLATES,
@@ -84,19 +89,19 @@ def _offends_at(claim: Claim, there: Sequence[Claim]) -> int | None:
     return None
 
 
-def _is_certain(there: Sequence[Claim], asked: Sequence[Claim], others: Sequence[Claim]) -> bool:
-    """Whether all connections to the broker were seen whole, and the client asks wherever it ever asked."""
+def _doubt(
+    claim: Claim, there: Sequence[Claim], asked: Sequence[Claim], others: Sequence[Claim]
+) -> Reason | None:
+    """Return why a client may be none that asks wherever it ever asked, and did not ask this broker."""
+    if not all(other.whole for other in there):
+        return why_partly_seen(*there)
     servers = {other.server for other in asked}
     is_mixed = any(
         other.server in servers and _negotiated(other).used_at and not _negotiated(other).asked_at
         for other in others
     )
-    return all(other.whole for other in there) and not is_mixed
-
-
-def _may_be_one(claim: Claim, other: Claim) -> bool:
-    """Whether two connections may be of one program, as far as their client instance IDs tell."""
-    return claim.instance_id is None or other.instance_id in (None, claim.instance_id)
+    is_early = claim.opened_at < min(other.opened_at for other in asked)
+    return Reason.AMBIGUOUS_PROCESS if is_early or is_mixed else None
 
 
 def _negotiated(claim: Claim) -> Negotiated:

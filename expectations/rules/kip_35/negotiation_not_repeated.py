@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason, why_partly_seen
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
@@ -25,13 +26,15 @@ class NegotiationNotRepeated(IdentityRule):
 
     ## What it does not cover
     ApiVersions is optional: clients that never ask are not judged. A client is identified by its address
-    and its client ID, so two programs that share both look like one: if connections without ApiVersions
-    came before the first one with it, it is undecided. A connection is judged when it has ended, if all
-    of it was seen.
+    and its client ID, so two programs that share both look like one: the finding is of level information
+    unless both connections carry one client instance ID. If connections without ApiVersions came before the
+    first one with it, it is undecided. Connections with different client instance IDs are not compared. A
+    connection is judged when it has ended, if all of it was seen.
     """
 
     section = "Proposed Changes"
     requirement = "After a disconnection the client obtains the supported versions from the broker again."
+    needs = "a client that asks for the versions and connects again"
     message = "the connection was used without ApiVersions, which the client asked on an earlier one"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
@@ -40,7 +43,9 @@ class NegotiationNotRepeated(IdentityRule):
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a connection that was used, against earlier ones to the same server."""
-        earlier = [other for other in others if _is_earlier(claim, other)]
+        earlier = [
+            other for other in others if _is_earlier(claim, other) and claim.may_be_same_process(other)
+        ]
         asked = [other for other in earlier if _has_asked(other)]
         if not asked or claim.negotiated is None or not claim.negotiated.used_at:
             return None
@@ -49,12 +54,15 @@ class NegotiationNotRepeated(IdentityRule):
         if not claim.has_left:
             return None
         first = min(other.opened_at for other in asked)
-        if not claim.whole or any(_is_plain(other) and other.opened_at < first for other in earlier):
-            return undecided()
+        if not claim.whole:
+            return undecided(why_partly_seen(claim))
+        if any(_is_plain(other) and other.opened_at < first for other in earlier):
+            return undecided(Reason.AMBIGUOUS_PROCESS)
         return Judgement(
             Verdict.VIOLATES,
             expected="ApiVersions on each connection",
             observed="none on this one",
+            level=self.level if any(map(claim.is_same_process, asked)) else Level.INFORMATION,
         )
 
 

@@ -29,6 +29,7 @@ class RangeInverted(AdvertisementRule):
 
     section = "Proposed Changes, ApiVersionResponse"
     requirement = "An ApiVersions response gives each API's lowest and highest supported version, inclusive."
+    needs = "a broker's list of versions"
     message = "the advertisement is contradictory: {entries}"
     level = Level.VIOLATION
     role = Role.BROKER

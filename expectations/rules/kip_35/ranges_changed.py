@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import NO_ERROR
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Advertised, Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import why_incomplete
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class RangesChanged(NegotiationResponseRule):
@@ -29,33 +28,34 @@ class RangesChanged(NegotiationResponseRule):
 
     ## What it does not cover
     The KIP asks for the full list before authentication, too; if the first list came before it, the
-    finding says so. After lost bytes that may have held a list, or on a connection joined midway, there is
-    nothing to compare with: undecided.
+    finding says so, and kip35/ranges-withheld judges what it lacked. After lost bytes that may have held a
+    list, or on a connection joined midway, there is nothing to compare with: undecided.
     """
 
     section = "Proposed Changes"
     requirement = "The list of ApiVersions holds for the connection, whatever its state of authentication."
+    needs = "two lists of versions on one connection"
     message = "the advertised versions changed{when}: {changes}"
     level = Level.INFORMATION
     role = Role.BROKER
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Compare each advertisement with the one before."""
         body, before, now = response.body, conversation.superseded, conversation.advertised
         if not isinstance(body, Advertisement) or body.error_code != NO_ERROR or now is None:
             return
         if before is None:
             if not conversation.unbroken:
-                yield undecided()
+                yield undecided(why_incomplete(conversation))
         elif before.ranges == now.ranges:
             yield conforms()
         else:
-            yield self._violates(before, now, conversation)
+            yield self._violates(before, now)
 
-    def _violates(self, before: Advertised, now: Advertised, conversation: Conversation) -> Judgement:
-        authenticated_since = before.sequence < conversation.latest_handshake
+    def _violates(self, before: Advertised, now: Advertised) -> Judgement:
+        authenticated_since = before.before_login and not now.before_login
         when = " (the first list was given before authentication)" if authenticated_since else ""
         changes = ", ".join(
             f"API {key} from {_text(before.ranges.get(key))} to {_text(now.ranges.get(key))}"

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import is_refused_version
-from expectations.identity.refusals import ENOUGH
+from expectations.identity.shown import ENOUGH
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import why_maybe_supported
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 SLOW = 5 * 1_000_000_000
 """Nanoseconds between two refusals of a probe, which asks once per connection and leaves."""
+
+TimeOf = Callable[[Claim], int]
+"""When a connection began, or was refused, in nanoseconds since the epoch."""
 
 
 class RefusedVersionRepeated(IdentityRule):
@@ -35,12 +39,17 @@ class RefusedVersionRepeated(IdentityRule):
     restart refuses nothing. A client is identified by its address, client ID and software. Refusals count
     only one after the other: a connection that was already open when another one was refused, or a request
     already in flight, repeats nothing. A client that asks one version of ApiVersions on each connection, is
-    refused and goes on with another version obeys the KIP, also if it connects again to do so. A probe that
-    is refused once per connection, at least 5 s apart, is reported as information.
+    refused and goes on with another version obeys the KIP, also if it connects again to do so.
+
+    Replicas behind one address, with one client ID and software, may each be refused once. So refusals on
+    several connections are a violation only if the client instance ID shows one process, and information
+    otherwise, as is a probe that is refused once per connection, at least 5 s apart. Connections with
+    different client instance IDs repeat nothing.
     """
 
     section = "Proposed Changes"
     requirement = "After a refusal a client uses a version that the broker supports."
+    needs = "a client whose ApiVersions version is refused, and that goes on"
     message = "{api} v{version} was sent again after it had been refused twice in a row, {where}"
     level = Level.VIOLATION
     role = Role.CLIENT
@@ -56,14 +65,14 @@ class RefusedVersionRepeated(IdentityRule):
     waits = True
 
     def concerns(self, claim: Claim) -> bool:
-        """Whether a client connected, or a server refused what is no first refusal of ApiVersions."""
+        """Whether the claim is about a client, or about any refusal but the first of ApiVersions."""
         if claim.identity.kind is IdentityKind.CLIENT:
             return True
         refused = claim.refused
         return refused is not None and (refused.api_key != API_VERSIONS or refused.times != 1)
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a refusal by those before it: closes at a server, or what a client did after error 35."""
+        """Judge a refusal by earlier ones: of the request at this server, or of ApiVersions with error 35."""
         if claim.identity.kind is IdentityKind.CLIENT:
             return _judge_reconnects(claim, others)
         assert claim.refused is not None
@@ -77,11 +86,12 @@ def _judge_refusals(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
     alike = [other for other in others if other.refused and other.refusal == claim.refusal]
     is_refused = is_refused_version(claim, others)
     if is_refused is None:
-        return undecided() if _chain(claim, alike, _began_at, _refused_at) else None
+        is_third = _chain(claim, alike, _began_at, _refused_at)
+        return undecided(why_maybe_supported(claim, others)) if is_third else None
     if not is_refused:
         return None
-    refused = [other for other in alike if is_refused_version(other, others)]
-    return _judge_chain(_chain(claim, refused, _began_at, _refused_at))
+    refused = [other for other in alike if is_refused_version(other, [claim, *others])]
+    return _judge_in_a_row(claim, refused, _began_at, _refused_at)
 
 
 def _judge_reconnects(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
@@ -93,20 +103,22 @@ def _judge_reconnects(claim: Claim, others: Sequence[Claim]) -> Judgement | None
     there = (other for other in others if other.server == claim.server)
     if chain and any(_got_through(other) and chain[0] <= other.since <= chain[-1] for other in there):
         return conforms()
-    return _judge_chain(chain)
+    return _judge_in_a_row(claim, alike, _began_at, _given_up_at)
 
 
-def _judge_chain(refused_at: list[int]) -> Judgement:
-    if not refused_at:
-        return conforms()
-    first, second, third = refused_at
-    is_slow = second - first >= SLOW and third - second >= SLOW
-    return _violates("on connections one after another", Level.INFORMATION if is_slow else Level.VIOLATION)
+def _judge_in_a_row(claim: Claim, alike: Sequence[Claim], began_at: TimeOf, ended_at: TimeOf) -> Judgement:
+    """Judge a refusal by earlier ones that are alike, first by those that surely are of the same process."""
+    if chain := _chain(claim, filter(claim.is_same_process, alike), began_at, ended_at):
+        first, second, third = chain
+        is_slow = second - first >= SLOW and third - second >= SLOW
+        level = Level.INFORMATION if is_slow else Level.VIOLATION
+        return _violates("on connections of one client instance", level)
+    if _chain(claim, filter(claim.may_be_same_process, alike), began_at, ended_at):
+        return _violates("on connections one after another", Level.INFORMATION)
+    return conforms()
 
 
-def _chain(
-    claim: Claim, earlier: Iterable[Claim], began_at: Callable[[Claim], int], ended_at: Callable[[Claim], int]
-) -> list[int]:
+def _chain(claim: Claim, earlier: Iterable[Claim], began_at: TimeOf, ended_at: TimeOf) -> list[int]:
     """Return when the claim and the latest two before it were refused, each begun after the one before ended.
 
     Empty if there are no two. A connection that two feeders see counts once.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from decoders.protocol import API_VERSIONS
-from expectations.conversation.conversation import Conversation
+from expectations.conversation.conversation import Advertised
 from expectations.conversation.observation import Observation
-from expectations.rules.base.after_response_rule import AfterResponseRule
+from expectations.rules.base.after_response_rule import AdvertisedRangesRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
-class VersionOutOfRange(AfterResponseRule):
+class VersionOutOfRange(AdvertisedRangesRule):
     """Checks that a request uses a version which the broker advertised for its API.
 
     ## Why it matters
@@ -24,9 +24,11 @@ class VersionOutOfRange(AfterResponseRule):
     Choose the version per connection from the broker's latest ApiVersions response.
 
     ## What it does not cover
-    ApiVersions itself, whose fallback KIP-511 describes. Requests before the first advertisement, or
-    sent before the client can have read it: undecided. So is a request sent within a second of it, unless
-    the client does not pipeline and the broker refuses the request, or it is the client's third of that kind.
+    ApiVersions itself, whose fallback KIP-511 describes. As long as no advertisement is known, a request
+    conforms once the broker has responded to its version on the connection; it is undecided if none does. So
+    is a request that was sent before the client can have read the advertisement, or within a second of it,
+    unless the client does not pipeline and the broker refuses the request, or it is the client's third of
+    that kind. A request that was cut before its version is undecided, too.
     After lost bytes that may have held another advertisement nothing is decided until the next one. An API
     that is not advertised at all is judged by kip35/api-not-advertised.
     """
@@ -35,20 +37,18 @@ class VersionOutOfRange(AfterResponseRule):
     requirement = (
         "A client uses, for each API, a version between the lowest and highest that the broker supports."
     )
+    needs = "a request after a list of versions was read"
     message = "{api} v{version} is outside the advertised range {lowest} to {highest}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    not_apis = frozenset({API_VERSIONS})
     implies = ("kip35/version-refused",)
 
-    def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
+    def judge_by(self, advertised: Advertised, request: Observation) -> Judgement | None:
         """Compare a request's version with the ranges in force."""
-        if request.api_key in (API_VERSIONS, -1):
-            return None
-        if conversation.advertised is None:
-            return undecided(request.count)
-        advertised = conversation.advertised.ranges.get(request.api_key)
-        return None if advertised is None else _compared(request, *advertised)
+        if request.cut and request.failure is None and request.api_version == -1:
+            return undecided(Reason.CUT, request.count)
+        own = advertised.ranges.get(request.api_key)
+        return None if own is None else _compared(request, *own)
 
 
 def _compared(request: Observation, lowest: int, highest: int) -> Judgement:

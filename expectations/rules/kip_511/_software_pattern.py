@@ -1,13 +1,13 @@
-"""Which client software names and versions a broker accepts, and how either is judged (KIP-511)."""
+"""The client software names and versions that a broker accepts, and their judgement (KIP-511)."""
 
 from __future__ import annotations
 
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.negotiation import Asked
-from expectations.conversation.software_pattern import IN_TEXT, RELEASED
+from expectations.conversation.texts import RELEASED_SOFTWARE, SOFTWARE_IN_TEXT
 from expectations.rules.base.rule import Judgement, Spec, Verdict, conforms
 
-PATTERNS = {Spec.SHIPPED: RELEASED, Spec.TEXT: IN_TEXT}
+PATTERNS = {Spec.SHIPPED: RELEASED_SOFTWARE, Spec.TEXT: SOFTWARE_IN_TEXT}
 
 
 def is_well_formed(text: str, spec: Spec) -> bool:

@@ -28,6 +28,7 @@ class ConnectionKept(RefusedConnectionRule):
 
     section = "Proposed Changes, Validation"
     requirement = "A client whose ApiVersions is refused with INVALID_REQUEST closes the connection."
+    needs = "a client whose ApiVersions is refused with INVALID_REQUEST"
     message = "{api} v{version} was sent after ApiVersions had been answered with error {error}"
     level = Level.VIOLATION
     role = Role.CLIENT

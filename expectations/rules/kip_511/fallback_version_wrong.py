@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.after_response_rule import AfterResponseRule, SuspectedOffences
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class FallbackVersionWrong(AfterResponseRule):
@@ -38,23 +36,24 @@ class FallbackVersionWrong(AfterResponseRule):
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
     requirement = "After error 35 a client retries with a version of the listed range, or with version 0."
+    needs = "a client whose ApiVersions version is refused with error 35"
     message = "after error 35 ApiVersions was retried with v{version} instead of {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
     apis = frozenset({API_VERSIONS})
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: SuspectedOffences
-    ) -> Iterator[Judgement]:
+    def on_request(
+        self, request: Observation, conversation: Conversation, state: SuspectedOffences
+    ) -> Judgements:
         """Judge each ApiVersions request after a refusal."""
-        offered = _needlessly_left(observation, conversation)
+        offered = _needlessly_left(request, conversation)
         if offered is None:
-            yield from super().judge(observation, conversation, state)
-        elif observation.settled or observation.informed:
+            yield from super().on_request(request, conversation, state)
+        elif request.settled or request.informed:
             # Nothing but the refusal makes a client ask again with version 0, so once is enough.
             yield _retreats(*offered)
         else:
-            yield undecided()
+            yield undecided(Reason.UNDER_WAY)
 
     def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:
         """Compare the version of a retry with those that the refusal offers."""
@@ -72,11 +71,10 @@ class FallbackVersionWrong(AfterResponseRule):
         )
 
 
-def _needlessly_left(observation: Observation, conversation: Conversation) -> tuple[int, int] | None:
+def _needlessly_left(request: Observation, conversation: Conversation) -> tuple[int, int] | None:
     """Return the versions that name the software, if a retry with version 0 leaves them unused."""
     refusal = conversation.negotiation.refusal
-    asked = (observation.api_key, observation.api_version)
-    if observation.kind is not Kind.REQUEST or asked != (API_VERSIONS, 0) or refusal is None:
+    if (request.api_key, request.api_version) != (API_VERSIONS, 0) or refusal is None:
         return None
     lowest, highest = refusal.offered or (0, 0)
     named = range(max(lowest, FIRST_VERSION_WITH_SOFTWARE), highest + 1)

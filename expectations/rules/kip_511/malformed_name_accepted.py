@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import why_unanswered, why_unread
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
@@ -36,6 +35,7 @@ class MalformedNameAccepted(ClaimResponseRule):
 
     section = "Proposed Changes, Validation"
     requirement = "A malformed software name or version is refused with INVALID_REQUEST."
+    needs = "an ApiVersions request with a malformed software name or version"
     message = 'the malformed client software "{name}", version "{version_text}" was accepted'
     level = Level.VIOLATION
     role = Role.BROKER
@@ -43,13 +43,13 @@ class MalformedNameAccepted(ClaimResponseRule):
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge the response to a malformed claim."""
         if asked is None or is_claim_well_formed(asked.claim, self.spec):
             return
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
             yield Judgement(
                 Verdict.VIOLATES,
@@ -60,7 +60,8 @@ class MalformedNameAccepted(ClaimResponseRule):
         elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
             yield conforms()
 
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge closing the connection as a refusal; otherwise the response was not seen."""
         if not is_claim_well_formed(asked.claim, self.spec):
-            yield conforms() if conversation.was_refused_by_closing else undecided()
+            is_refused = conversation.was_refused_by_closing
+            yield conforms() if is_refused else undecided(why_unanswered(conversation))

@@ -30,6 +30,7 @@ class SoftwareNameMalformed(ClaimRule):
 
     section = "Proposed Changes, Validation"
     requirement = "The client software name matches the pattern that the broker validates it with."
+    needs = "an ApiVersions request of version 3 or newer"
     message = 'the client software name "{text}" is malformed ({readings})'
     level = Level.VIOLATION
     role = Role.CLIENT

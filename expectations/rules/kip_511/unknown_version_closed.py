@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity.known_ranges import known_ranges
-from expectations.rules.base.closes_in_a_row import ENOUGH_CLOSES, is_negotiation_refused
+from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
@@ -33,12 +33,14 @@ class UnknownVersionClosed(IdentityRule):
     undecided if there were fewer, if the broker closed upon other requests that it supports at that time, if
     it ever responded to that version, if it told nobody its versions within a minute before the first close
     or later, or if it responded to no other version of ApiVersions: a port that speaks TLS closes upon each
-    of them. Requests on header v3, which released brokers misread, belong to
+    of them. Of a version that no schema has the header must be read, and a list of the broker must lack it: a
+    broker reads no more of it. Requests on header v3, which released brokers misread, belong to
     kip1313/header-v3-before-negotiation, versions that the broker lists to kip35/advertised-version-refused.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
     requirement = "An unsupported version of ApiVersions gets a response in version 0 with error 35."
+    needs = "a broker that closes three times upon an ApiVersions version that it lacks"
     message = "version {version} of ApiVersions was answered {times} times by closing the connection"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -46,11 +48,11 @@ class UnknownVersionClosed(IdentityRule):
     waits = True
 
     def concerns(self, claim: Claim) -> bool:
-        """Whether the connection was closed upon ApiVersions, all of which was captured."""
+        """Whether the connection was closed upon ApiVersions, all of which a broker can read."""
         refused = claim.refused
         return (
             refused is not None
-            and refused.is_whole
+            and (refused.is_whole or refused.is_newer)
             and not refused.by_error
             and refused.api_key == API_VERSIONS
         )
@@ -62,9 +64,11 @@ class UnknownVersionClosed(IdentityRule):
         known = known_ranges(claim, others)
         if known.include(refused.api_version):
             return conforms()
-        is_known = known.lists_the_api or _responds_to_another(claim, others)
-        if not is_known or not is_negotiation_refused(claim, others):
-            return undecided()
+        is_known = known.lists_the_api or (not refused.is_newer and _responds_to_another(claim, others))
+        if not is_known:
+            return undecided(Reason.NOT_SHOWN)
+        if not is_negotiation_refused(claim, others):
+            return undecided(Reason.OTHER_CAUSE)
         return Judgement(
             Verdict.VIOLATES,
             expected="error 35 in response header 0 and body version 0",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
-from expectations.conversation.bodies import OTHER_HEADER, Advertisement
+from decoders.protocol import API_VERSIONS
+from expectations.conversation.bodies import NO_LAYOUT, OTHER_HEADER, Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason, why_unanswered, why_unread
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class UnsupportedAnswerNotV0(ClaimResponseRule):
@@ -21,18 +20,22 @@ class UnsupportedAnswerNotV0(ClaimResponseRule):
     is the one that every client reads; any other leaves it with bytes that make no sense.
 
     ## Example
-    `ApiVersions v5` to a broker that has versions 0 to 4, and a response with error 35 in version 4
+    `ApiVersions v5` to a broker that has versions 0 to 4, and a response with error 35 in version 4. Or one
+    whose first two bytes say error 35, while the rest fits no version: librdkafka's mock broker writes such.
 
     ## What to do
     Respond to an unsupported version with response header 0, body version 0 and error 35.
 
     ## What it does not cover
     Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. A
-    response that could not be read, to a version that was not advertised before, is undecided.
+    response that was cut, to a version that was not advertised before, is undecided, and so is one that
+    fits no version and may belong to a lost request. What a client does after a refusal that it cannot read
+    is not held against it.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
     requirement = "An unsupported version of ApiVersions is refused in version 0, with error 35."
+    needs = "an ApiVersions request in a version that the broker lacks"
     message = "version {version} of ApiVersions, which is not supported, was answered with {observed}"
     level = Level.VIOLATION
     role = Role.BROKER
@@ -40,23 +43,28 @@ class UnsupportedAnswerNotV0(ClaimResponseRule):
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge each response with error 35, and any other to a version that is known to be unsupported."""
         body = response.body
         if asked is not None and asked.request.uses_header_v3:
             return
-        if isinstance(body, Advertisement) and body.error_code == UNSUPPORTED_VERSION:
+        if isinstance(body, Advertisement) and body.body_version == NO_LAYOUT:
+            if conversation.is_certain(response):
+                yield self._violates("error 35 in no layout that it has")
+            else:
+                yield undecided(Reason.UNPAIRED)
+        elif isinstance(body, Advertisement) and body.refuses_version:
             proper = body.body_version == 0 and response.oddity is None
             yield conforms() if proper else self._violates(f"error 35 in {_layout(body)}")
         elif _is_unsupported(response, conversation):
             yield self._violates("something else")
         elif body is None and not response.known:
-            yield undecided()
+            yield undecided(why_unread(response))
 
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge as undecided if it is not known whether the broker supports the version."""
         if not asked.advertised:
-            yield undecided()
+            yield undecided(why_unanswered(conversation))
 
     def _violates(self, observed: str) -> Judgement:
         return Judgement(

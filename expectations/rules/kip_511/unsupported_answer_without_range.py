@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.protocol import UNSUPPORTED_VERSION
-from expectations.conversation.bodies import Advertisement
+from expectations.conversation.bodies import NO_LAYOUT, Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked, own_range
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason, why_unread
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
 class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
@@ -34,18 +32,21 @@ class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
     requirement = "The response with error 35 lists the versions of ApiVersions that the broker supports."
+    needs = "an ApiVersions request in a version that the broker lacks"
     message = "the refusal of ApiVersions v{version} does not tell which versions are supported"
     level = Level.IMPROVEMENT
     role = Role.BROKER
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge each response with error 35."""
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
-        elif body.error_code != UNSUPPORTED_VERSION:
+            yield undecided(why_unread(response))
+        elif body.body_version == NO_LAYOUT:
+            yield undecided(Reason.UNREADABLE)
+        elif not body.refuses_version:
             return
         elif own_range(body) is not None:
             yield conforms()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from decoders.protocol import INVALID_REQUEST, NO_ERROR
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.rule import Judgement, Level, Role, Spec, Verdict, conforms, undecided
+from expectations.rules.base.reason import Reason, why_unanswered, why_unread
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Spec,
+    Verdict,
+    conforms,
+    undecided,
+)
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
@@ -35,28 +43,30 @@ class WellformedNameRefused(ClaimResponseRule):
 
     section = "Proposed Changes, Validation"
     requirement = "Only a software name or version outside the pattern is refused with INVALID_REQUEST."
+    needs = "an ApiVersions request with a well-formed software name and version"
     message = 'the well-formed client software "{name}", version "{version_text}" was refused'
     level = Level.VIOLATION
     role = Role.BROKER
 
     def judge_response(
         self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Iterator[Judgement]:
+    ) -> Judgements:
         """Judge whether a claim that is valid in every reading was accepted."""
         if asked is None or not _is_valid(asked):
             return
         body = response.body
         if not isinstance(body, Advertisement):
-            yield undecided()
+            yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR:
             yield conforms()
         elif body.error_code == INVALID_REQUEST:
-            yield undecided() if _is_bound_to_id(asked, conversation) else self._violates(asked)
+            is_bound = _is_bound_to_id(asked, conversation)
+            yield undecided(Reason.OTHER_CAUSE) if is_bound else self._violates(asked)
 
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Iterator[Judgement]:
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge a valid claim as undecided: it may have been refused."""
         if _is_valid(asked):
-            yield undecided()
+            yield undecided(why_unanswered(conversation))
 
     def _violates(self, asked: Asked) -> Judgement:
         return Judgement(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decoders.frame.record import Pairing
-from expectations.rules.wire._pairing_rule import PairingRule
+from expectations.rules.wire._bases import PairingRule
 
 
 class AnswerWithoutRequest(PairingRule):
@@ -27,6 +27,7 @@ class AnswerWithoutRequest(PairingRule):
 
     section = "Protocol guide, Network"
     requirement = "A broker sends one response for each request that expects one."
+    needs = "a response"
     message = "a response with correlation ID {observed} came although no request waits for one"
     conforming = frozenset({Pairing.MATCHED, Pairing.FOREIGN})
     offence = Pairing.UNOWED

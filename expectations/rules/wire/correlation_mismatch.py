@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decoders.frame.record import Pairing
-from expectations.rules.wire._pairing_rule import PairingRule
+from expectations.rules.wire._bases import PairingRule
 
 
 class CorrelationMismatch(PairingRule):
@@ -28,6 +28,7 @@ class CorrelationMismatch(PairingRule):
 
     section = "Protocol guide, Network"
     requirement = "Responses on a connection come in the order of the requests, with their correlation IDs."
+    needs = "a response"
     message = "a response has correlation ID {observed}, which is not that of the oldest open request"
     conforming = frozenset({Pairing.MATCHED})
     offence = Pairing.FOREIGN

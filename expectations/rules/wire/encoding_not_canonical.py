@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from expectations.conversation.observation import Observation
-from expectations.conversation.statement import Failure
-from expectations.rules.wire._remark_rule import RemarkRule
+from expectations.conversation.observation import Failure, Observation
+from expectations.rules.wire._bases import RemarkRule
 
 
 class EncodingNotCanonical(RemarkRule):
@@ -29,16 +28,17 @@ class EncodingNotCanonical(RemarkRule):
     - `invalid-utf8`: strings are UTF-8. A client ID in Latin-1 is a frequent cause.
 
     ## What it does not cover
-    A frame with several such places is reported with the first. Requests and responses that carry
-    record payloads are cut, so they are undecided, and so are responses that may belong to another
-    request. Bytes that no field accounts for are wire/trailing-bytes.
+    A frame with several such places is reported with the first. Frames that were not captured whole, or cut
+    unread, are undecided, and so are responses that may belong to another request. Bytes that no field
+    accounts for are wire/trailing-bytes.
     """
 
     section = "Protocol guide, Protocol Primitive Types"
     requirement = "Tags ascend, varints are as short as possible, null has the length -1, strings are UTF-8."
+    needs = "a request or response"
     message = "{api} v{version} is not encoded as Kafka encodes it: {reason} at {path}, byte {offset}"
     expected = "the encoding that Kafka's own classes write"
 
     def remark(self, frame: Observation) -> Failure | None:
-        """Return how its first field that Kafka encodes otherwise is encoded."""
+        """Return the remark on the first field that Kafka encodes in another way."""
         return frame.encoding

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from decoders.frame.record import Direction, Kind
-from decoders.wire.other_protocol import is_broken_length
-from expectations.conversation.conversation import Conversation
+from decoders.wire.other_protocol import is_broken_length, is_tls_alert
+from expectations.conversation.conversation import Conversation, FirstAnswer
 from expectations.conversation.observation import Observation
-from expectations.rules.base.rule import Judgement, Level, Role, Rule, Verdict, conforms, undecided
+from expectations.rules.base.reason import why_incomplete
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Rule,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 SMALLEST = 4
 """Bytes of a correlation ID, the least that a frame holds."""
@@ -43,49 +51,58 @@ class FrameSizeInvalid(Rule):
     the wire; so is a response. After lost bytes the length may have been read at a wrong place:
     undecided. At the beginning of a connection only the lengths of a broken encoder are judged, those
     below 4, -1 and 2 GiB, and only at ports that are named (`--ports`): other bytes there are
-    wire/not-kafka.
+    wire/not-kafka. An alert of TLS that answers the first request is kip35/request-before-tls.
     """
 
     section = "Protocol guide, Common Request and Response Structure"
     requirement = "Each frame is preceded by its length, which is four bytes or more."
+    needs = "the length of a frame"
     message = "a frame announces a length of {size} bytes{outcome}"
     level = Level.VIOLATION
     role = Role.SENDER
     State = SizeState
 
-    kinds = frozenset(Kind)
+    def on_opening(self, opening: Observation, conversation: Conversation, state: SizeState) -> Judgements:
+        """Remember whether the first length may be read at a wrong place."""
+        state.broken = opening.mid_stream
+        yield from ()
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: SizeState
-    ) -> Iterator[Judgement]:
-        """Judge each frame, and each impossible length."""
-        match observation.kind:
-            case Kind.REQUEST | Kind.RESPONSE:
-                yield conforms(observation.count)
-                yield from _tolerated(state)
-            case Kind.INVALID_SIZE:
-                yield from self._judge_size(observation, state)
-                state.broken = True
-            case Kind.NOT_KAFKA:
-                is_broken = observation.named_port and is_broken_length(_signed(observation.size))
-                if is_broken and not observation.responded:
-                    yield _violates(observation, Level.VIOLATION, "")
-            case Kind.GAP:
-                state.broken = True
-            case Kind.OPENED:
-                state.broken = observation.mid_stream
+    def on_request(self, request: Observation, conversation: Conversation, state: SizeState) -> Judgements:
+        """Judge each request: it has a length, and the broker goes on."""
+        yield conforms(request.count)
+        yield from _tolerated(state)
 
-    def close(self, conversation: Conversation, state: SizeState) -> Iterator[Judgement]:
+    def on_response(self, response: Observation, conversation: Conversation, state: SizeState) -> Judgements:
+        """Judge each response likewise."""
+        yield conforms(response.count)
+        yield from _tolerated(state)
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: SizeState) -> Judgements:
+        """Judge each impossible length. What follows it, or a gap, may be read at a wrong place."""
+        is_alert = conversation.first_answer is FirstAnswer.TLS_ALERT and is_tls_alert(loss.size)
+        if loss.kind is Kind.INVALID_SIZE and not is_alert:
+            yield from self._judge_size(loss, conversation, state)
+        state.broken = True
+
+    def on_foreign(self, opening: Observation, conversation: Conversation, state: SizeState) -> Judgements:
+        """Judge a connection that begins with the length of a broken encoder, at a port of Kafka."""
+        is_broken = opening.named_port and is_broken_length(_signed(opening.size))
+        if is_broken and not opening.responded:
+            yield _violates(opening, Level.VIOLATION, "")
+
+    def close(self, conversation: Conversation, state: SizeState) -> Judgements:
         """Judge an oversized request by whether the broker closed the connection."""
         if state.oversized is not None and conversation.was_refused_by_closing:
             yield _violates(state.oversized, Level.VIOLATION, ", and the broker closed the connection")
         else:
             yield from _tolerated(state)
 
-    def _judge_size(self, observation: Observation, state: SizeState) -> Iterator[Judgement]:
+    def _judge_size(
+        self, observation: Observation, conversation: Conversation, state: SizeState
+    ) -> Judgements:
         yield from _tolerated(state)
         if state.broken:
-            yield undecided()
+            yield undecided(why_incomplete(conversation))
         elif _signed(observation.size) < SMALLEST:
             yield _violates(observation, Level.VIOLATION, "")
         elif observation.direction is Direction.TO_BROKER:
@@ -94,7 +111,7 @@ class FrameSizeInvalid(Rule):
             yield _violates(observation, Level.INFORMATION, "")
 
 
-def _tolerated(state: SizeState) -> Iterator[Judgement]:
+def _tolerated(state: SizeState) -> Judgements:
     """Report an oversized request upon which the broker did not close."""
     if state.oversized is not None:
         yield _violates(state.oversized, Level.INFORMATION, "")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -34,35 +32,36 @@ class MalformedRequest(Rule):
     client's encoder with Kafka's schema of that API version there.
 
     ## What it does not cover
-    API versions that the loaded schemas do not know. Requests of which bytes were not captured or
-    were cut away are undecided.
+    API versions that the loaded schemas do not know, but for two things that hold in all of them: no version
+    is negative, and the client ID of ApiVersions has a length of two bytes, which every broker can read.
+    Requests that were not captured whole are undecided, and so are those whose bytes were cut away unread.
     """
 
     section = "Protocol guide, Request Header and the API's schema"
     requirement = "A request follows the schema of the API version that its header names."
+    needs = "a request"
     message = "{api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    implies = ("kip1313/header-version-mismatch",)
-    kinds = REQUESTS
+    implies = ("kip1313/header-version-mismatch", "kip35/version-out-of-range")
     passes_clean = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
-        """Judge each request of a known API version."""
-        if observation.kind is not Kind.REQUEST or not observation.known:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge each request of a known API version, and each header that no release would read."""
+        failure = request.failure
+        if not request.known and failure is None:
             return
-        failure = observation.failure
-        if observation.cut:
-            yield undecided(observation.count)
+        if request.known and request.is_partly_read:
+            yield undecided(Reason.CUT, request.count)
         elif failure is None:
-            yield conforms(observation.count)
+            yield conforms(request.count)
         else:
             yield Judgement(
                 Verdict.VIOLATES,
-                observation.count,
-                expected=f"a request by the schema of version {observation.api_version}",
+                request.count,
+                expected=f"a request by the schema of version {request.api_version}"
+                if request.known
+                else "a header that every broker can read",
                 observed=failure.reason,
                 context=failure.context,
             )

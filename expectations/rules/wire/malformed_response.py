@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import Reason, why_unread
 from expectations.rules.base.rule import (
-    RESPONSES,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -36,38 +34,37 @@ class MalformedResponse(Rule):
 
     ## What it does not cover
     API versions that the loaded schemas do not know, and a refusal of ApiVersions in a layout that it
-    must not have: see kip511/unsupported-answer-not-v0. Responses that were cut, and responses that may
-    belong to another request, are undecided.
+    must not have: see kip511/unsupported-answer-not-v0. Responses that were not captured whole, or
+    cut unread, and responses that may belong to another request, are undecided.
     """
 
     section = "Protocol guide, Response Header and the API's schema"
     requirement = "A response follows the schema of the API version that the request names."
+    needs = "a response"
     message = "the response to {api} v{version} cannot be decoded: {reason} at {path}, byte {offset}"
     level = Level.VIOLATION
     role = Role.BROKER
     implies = ("kip511/unsupported-answer-not-v0",)
-    kinds = RESPONSES
     passes_clean = True
-    uses_progress = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_response(self, response: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each response to a known API version."""
-        if observation.kind is not Kind.RESPONSE or not observation.known:
+        if not response.known:
             return
-        failure = observation.failure
-        if observation.cut or not observation.is_matched:
-            yield undecided(observation.count)
+        failure = response.failure
+        if response.is_partly_read or not response.is_matched:
+            yield undecided(why_unread(response), response.count)
         elif failure is None:
-            yield conforms(observation.count)
-        elif not conversation.is_certain(observation) or isinstance(observation.body, Advertisement):
-            yield undecided(observation.count)
+            yield conforms(response.count)
+        elif not conversation.is_certain(response):
+            yield undecided(Reason.UNPAIRED, response.count)
+        elif isinstance(response.body, Advertisement):
+            yield undecided(Reason.UNREADABLE, response.count)
         else:
             yield Judgement(
                 Verdict.VIOLATES,
-                observation.count,
-                expected=f"a response by the schema of version {observation.api_version}",
+                response.count,
+                expected=f"a response by the schema of version {response.api_version}",
                 observed=failure.reason,
                 context=failure.context,
             )

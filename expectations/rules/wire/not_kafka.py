@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from decoders.wire.other_protocol import OtherProtocol, is_broken_length
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 _OF_OTHER_LISTENERS = frozenset({OtherProtocol.TLS, OtherProtocol.PROXY})
@@ -43,6 +44,7 @@ class NotKafka(IdentityRule):
 
     section = "Protocol guide, Network"
     requirement = "A client begins a connection to a broker with a request, preceded by its length."
+    needs = "a connection to a Kafka port"
     message = "a connection to a Kafka port begins with {protocol} (read as a length: {size})"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
@@ -63,7 +65,7 @@ class NotKafka(IdentityRule):
             if not foreign.named_port:
                 return None
             if protocol in _OF_OTHER_LISTENERS:
-                return undecided()
+                return undecided(Reason.NOT_SHOWN)
         return Judgement(
             Verdict.VIOLATES,
             expected="a Kafka request",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from expectations.conversation.observation import Observation
-from expectations.conversation.statement import Failure
-from expectations.rules.wire._remark_rule import RemarkRule
+from expectations.conversation.observation import Failure, Observation
+from expectations.rules.wire._bases import RemarkRule
 
 
 class TrailingBytes(RemarkRule):
@@ -23,11 +22,13 @@ class TrailingBytes(RemarkRule):
 
     ## What it does not cover
     Frames that cannot be decoded at all: wire/malformed-request and wire/malformed-response. Frames
-    that were cut, and responses that may belong to another request, are undecided.
+    that were not captured whole, or cut unread, and responses that may belong to another request, are
+    undecided.
     """
 
     section = "Protocol guide, the API's schema"
     requirement = "A frame holds what its schema describes and nothing more."
+    needs = "a request or response"
     message = "{api} v{version} has bytes that no field accounts for: {reason} at {path}, byte {offset}"
     implies = ("kip511/unsupported-answer-not-v0",)
     expected = "no bytes but those of the schema's fields"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    REQUESTS,
     Judgement,
+    Judgements,
     Level,
     NoState,
     Role,
@@ -39,35 +37,32 @@ class UnknownApi(Rule):
 
     ## What it does not cover
     A version that is known from the KIP-1313 overlay alone and does not prove to have its layout
-    counts as unknown. A request of which not even its API was captured is undecided, and so is one of
-    such a version that was cut before its last byte, which alone proves it.
+    counts as unknown. A negative version is wire/malformed-request. A request of which not even its API
+    was captured is undecided, and so is one of such a version that was cut before its last byte, which
+    alone proves it.
     """
 
     section = "Protocol guide, API keys"
     requirement = "The loaded schemas describe the API versions in use."
+    needs = "a request"
     message = "none of the loaded schemas has API {key} v{version}"
     level = Level.INFORMATION
     implies = ("kip35/version-refused",)
     role = Role.CLIENT
-    kinds = REQUESTS
     passes_clean = True
 
-    def judge(
-        self, observation: Observation, conversation: Conversation, state: NoState
-    ) -> Iterator[Judgement]:
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each request."""
-        if observation.kind is not Kind.REQUEST:
-            return
-        is_nameless = observation.cut and -1 in (observation.api_key, observation.api_version)
-        if is_nameless or observation.unproven:
-            yield undecided(observation.count)
-        elif observation.known:
-            yield conforms(observation.count)
-        else:
+        is_nameless = request.cut and -1 in (request.api_key, request.api_version)
+        if is_nameless or request.unproven:
+            yield undecided(why_unread(request), request.count)
+        elif request.known:
+            yield conforms(request.count)
+        elif request.api_version >= 0 or request.failure is None:
             yield Judgement(
                 Verdict.VIOLATES,
-                observation.count,
+                request.count,
                 expected="an API version of the loaded schemas",
-                observed=f"API {observation.api_key} v{observation.api_version}",
-                context={"key": str(observation.api_key)},
+                observed=f"API {request.api_key} v{request.api_version}",
+                context={"key": str(request.api_key)},
             )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from decoders.schema.registry import default_schemas
 from streaming.broker.ports import HOST
-from streaming.demo.instance_client import InstanceClient, new_instance_id
+from streaming.probe.client import InstanceClient, new_instance_id
 from tests.clients.releases import ReleasedBroker, jars_of
 
 PLUG_IN = Path(__file__).parent / "TelemetryReceiver.java"

@@ -1,4 +1,4 @@
-"""Frames read by both readers, which must agree in all that they return."""
+"""Frames read by both readers, whose results must be equal, and columnar results as Python values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,36 @@ from typing import Any
 
 import numpy as np
 
-from decoders.codec.columnar.frames import DecodedFrames, Frames
+from decoders.codec.columnar import frames
+from decoders.codec.columnar.frames import TAGGED_LAYOUT, DecodedFrames, FieldColumn, Frames, ValueType
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.codec.request import Request, read_request
+from decoders.codec.failure import Oddity, Reason
+from decoders.codec.request import ZERO_INSTANCE_ID, Request, read_request
 from decoders.codec.response import Response, read_response
+from decoders.schema.header_versions import Layout
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas, default_schemas
-from tests.decoders.codec.columnar_values import head_of, values_of
+
+REASONS = {
+    frames.TRUNCATED: Reason.TRUNCATED,
+    frames.NULL_NOT_ALLOWED: Reason.NULL_NOT_ALLOWED,
+    frames.INVALID_LENGTH: Reason.INVALID_LENGTH,
+    frames.INVALID_TAG: Reason.INVALID_TAG,
+    frames.INVALID_VARINT: Reason.INVALID_VARINT,
+}
+ODDITIES = {
+    frames.TRAILING_BYTES: Oddity.TRAILING_BYTES,
+    frames.TAG_SIZE_MISMATCH: Oddity.TAG_SIZE_MISMATCH,
+    frames.TAG_ORDER: Oddity.TAG_ORDER,
+    frames.OVERLONG_VARINT: Oddity.OVERLONG_VARINT,
+    frames.NEGATIVE_LENGTH: Oddity.NEGATIVE_LENGTH,
+    frames.INVALID_UTF8: Oddity.INVALID_UTF8,
+}
+LAYOUTS = {
+    frames.NO_LAYOUT: None,
+    frames.PLAIN_LAYOUT: Layout.PLAIN,
+    frames.TAGGED_LAYOUT: Layout.TAGGED,
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +66,7 @@ def _leaves(struct: Struct, prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def frames_of(samples: Sequence[Sample]) -> Frames:
-    """The samples one behind the other, a byte that belongs to none between them."""
+    """The samples in a row, with a byte between them that belongs to none."""
     lengths = np.array([len(sample.frame) for sample in samples], np.int32)
     paired = np.array([sample.paired or (-1, -1) for sample in samples], np.int16).reshape(-1, 2)
     return Frames(
@@ -72,7 +95,7 @@ def _reader() -> ColumnarReader:
 
 
 def hold_against_the_scalar_reader(samples: Sequence[Sample]) -> DecodedFrames:
-    """Read samples with both readers and compare; returns what the columnar reader returned."""
+    """Read samples with both readers and compare; return the columnar result."""
     decoded = _reader().read(frames_of(samples))
     for number, sample in enumerate(samples):
         scalar = _scalar(sample)
@@ -109,7 +132,7 @@ def _head_of_scalar(scalar: Request | Response, frame: bytes) -> dict[str, Any]:
 
 
 def _client_id(scalar: Request | Response, frame: bytes) -> bytes | None:
-    """The bytes of the client ID, in which the scalar reader replaces what is not UTF-8."""
+    """The bytes of the client ID; the scalar reader replaces invalid UTF-8 in them."""
     if isinstance(scalar, Response) or scalar.client_id is None:
         return None
     return frame[10 : 10 + int.from_bytes(frame[8:10])]
@@ -135,3 +158,84 @@ def _content(kind: str, content: bytes) -> Any:
     if kind in ("uuid", "string", "bytes", "records"):
         return content
     return int.from_bytes(content, signed=kind in ("int8", "int16", "int32", "int64", "float64"))
+
+
+def head_of(decoded: DecodedFrames, number: int) -> dict[str, Any]:
+    """The head of a frame, with None for absent values."""
+    head = {name: decoded.heads[name][number].item() for name in decoded.heads.dtype.names or ()}
+    reason = head["failure_reason"]
+    return {
+        "known": head["known"],
+        "has_body": head["has_body"],
+        "api": (head["api_key"], head["api_version"]),
+        "header_version": _unless_negative(head["header_version"]),
+        "correlation_id": head["correlation_id"] if head["has_correlation_id"] else None,
+        "client_id": _bytes(decoded, head["client_id_begin"], head["client_id_length"]),
+        "layout": LAYOUTS[head["layout"]],
+        "client_instance_id": _bytes(decoded, head["client_instance_id_begin"], 16)
+        or (ZERO_INSTANCE_ID if head["layout"] == TAGGED_LAYOUT else None),
+        "body_version": _unless_negative(head["body_version"]),
+        "failure": None
+        if reason < 0
+        else (REASONS[reason], decoded.paths[head["failure_path"]], head["failure_offset"]),
+        "remarks": [
+            (ODDITIES[oddity], decoded.paths[path], offset)
+            for _, oddity, path, offset in _rows_of(decoded.remarks, number)
+        ],
+    }
+
+
+def heads_of(decoded: DecodedFrames, name: str) -> list[Any]:
+    """One value of the heads of all frames."""
+    return [head_of(decoded, number)[name] for number in range(len(decoded.frames))]
+
+
+def values_of(decoded: DecodedFrames, number: int) -> dict[str, list[Any]]:
+    """The values of a frame by column, each as bytes or a number; columns without values are absent."""
+    values: dict[str, list[Any]] = {}
+    for _, at, value, length in _rows_of(decoded.found, number):
+        column = decoded.columns[at]
+        is_place = column.type in (ValueType.BYTES, ValueType.UUID)
+        found = _bytes(decoded, value, length) if is_place else value
+        values.setdefault(column.name, []).append(found)
+    return values
+
+
+def column_of(decoded: DecodedFrames, name: str) -> list[list[Any] | None]:
+    """The values of a column for each frame; None for a frame of another message or one not read whole."""
+    column = next(column for column in decoded.columns if column.name == name)
+    columns: list[list[Any] | None] = []
+    for number in range(len(decoded.frames)):
+        values = values_of(decoded, number).get(name, [])
+        assert not values or _may_have(decoded, column, number)
+        typed = [_typed(column, value) for value in values]
+        columns.append(typed if _may_have(decoded, column, number) else None)
+    return columns
+
+
+def _may_have(decoded: DecodedFrames, column: FieldColumn, number: int) -> bool:
+    head = decoded.heads[number]
+    fields = column.requests if decoded.frames.is_request[number] else column.responses
+    return bool(head["has_body"]) and int(head["api_key"]) in fields
+
+
+def _rows_of(rows: Any, number: int) -> Any:
+    begin, end = np.searchsorted(rows[:, 0], [number, number + 1])
+    return rows[begin:end].tolist()
+
+
+def _typed(column: FieldColumn, value: Any) -> Any:
+    match column.type:
+        case ValueType.FLOAT:
+            return struct.unpack("d", struct.pack("q", value))[0]
+        case ValueType.BOOLEAN:
+            return value != 0
+    return value
+
+
+def _bytes(decoded: DecodedFrames, begin: int, length: int) -> bytes | None:
+    return None if begin < 0 else decoded.frames.data[begin : begin + length].tobytes()
+
+
+def _unless_negative(number: int) -> int | None:
+    return None if number < 0 else number

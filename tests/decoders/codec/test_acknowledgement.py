@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from decoders.codec.acknowledgement import expects_response
 from decoders.codec.columnar.acknowledgement import UNDECIDED, expected_responses, produce_layouts
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.codec.request import write_request
+from decoders.codec.request import expects_response, write_request
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
 from tests.decoders.codec.columnar_comparison import Sample, frames_of

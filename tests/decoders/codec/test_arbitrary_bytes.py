@@ -1,4 +1,4 @@
-"""Whatever the bytes: a Request or a Response, never an exception."""
+"""Any bytes make a Request or a Response, never an exception."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.codec.acknowledgement import expects_response
 from decoders.codec.failure import DecodeFailure
-from decoders.codec.request import read_request, write_request
+from decoders.codec.request import expects_response, read_request, write_request
 from decoders.codec.response import read_response
 from decoders.schema.registry import default_schemas
 from tests.examples import examples

@@ -1,4 +1,4 @@
-"""What the columnar reader returns, and which columns it refuses to make."""
+"""The results of the columnar reader, and the columns that it refuses to make."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ import uuid
 import numpy as np
 import pytest
 
-from decoders.codec.columnar.frames import DecodedFrames, Frames
-from decoders.codec.columnar.projection import NULL_LENGTH, ValueType
+from decoders.codec.columnar.frames import NULL_LENGTH, DecodedFrames, Frames, ValueType
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.failure import Oddity, Reason
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from tests.decoders.codec.columnar_comparison import Sample, frames_of
-from tests.decoders.codec.columnar_values import column_of, heads_of
+from tests.decoders.codec.columnar_comparison import Sample, column_of, frames_of, heads_of
 
 SCHEMAS = default_schemas()
 INSTANCE_ID = bytes(range(0x51, 0x61))

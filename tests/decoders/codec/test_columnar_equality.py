@@ -14,7 +14,12 @@ from decoders.codec.response import write_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api
 from tests.decoders.codec.bodies import bodies
-from tests.decoders.codec.columnar_comparison import SCHEMAS, Sample, hold_against_the_scalar_reader
+from tests.decoders.codec.columnar_comparison import (
+    SCHEMAS,
+    Sample,
+    heads_of,
+    hold_against_the_scalar_reader,
+)
 from tests.examples import examples
 
 APIS = [api for api in SCHEMAS.apis if api.versions]
@@ -46,7 +51,7 @@ def responses(api: Api, version: int) -> st.SearchStrategy[Sample]:
 
 @st.composite
 def damaged(draw: st.DrawFn, samples: st.SearchStrategy[Sample]) -> Sample:
-    """A sample with bytes changed, taken out or put in, or cut short."""
+    """A sample with bytes changed, removed or inserted, or cut short."""
     sample = draw(samples)
     frame = bytearray(sample.frame)
     for _ in range(draw(st.integers(0, 3))):
@@ -80,6 +85,18 @@ def test_every_version_reads_the_same_however_much_of_it_is_there() -> None:
                 samples += [Sample(response[:end], is_cut, paired) for end in range(0, len(response) + 1, 3)]
             samples.append(Sample(request + b"\0"))
     hold_against_the_scalar_reader(samples)
+
+
+def test_the_header_of_a_removed_version_reads_the_same_however_much_of_it_is_there() -> None:
+    removed = [(api.key, version) for api in APIS for version in range(api.versions.lowest)]
+    assert (0, 2) in removed  # Produce, removed in 4.0
+    frames = [struct.pack(">hhih3s", *version, 7, 3, b"cid") + b"\0\1\2" for version in removed]
+    frames += [struct.pack(">hhih", *version, 7, -1) for version in removed]
+    begun = [frame[:end] for frame in frames for end in range(len(frame) + 1)]
+    samples = [Sample(each, is_cut) for each in begun for is_cut in (False, True)]
+    decoded = hold_against_the_scalar_reader(samples)
+    assert heads_of(decoded, "client_id").count(b"cid") > 2 * len(removed)
+    assert heads_of(decoded, "known")[-1] is False
 
 
 HEADS = st.builds(lambda key, version: struct.pack(">hhi", key, version, 7) + b"\xff\xff\0", KEYS, VERSIONS)

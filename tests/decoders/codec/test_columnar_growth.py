@@ -39,7 +39,7 @@ def bytes_passed_over(size: int) -> bytes:
 
 
 def column(frame: bytes) -> Frames:
-    """The frame as often as it fits into the largest one, so that all columns take as long."""
+    """The frame as often as it fits into the largest one, so that all columns take equally long."""
     times = 2 * LARGEST // len(frame) + 1
     one, numbers = np.ones(times, np.bool_), np.zeros(times, np.int16)
     return Frames(
@@ -54,7 +54,7 @@ def column(frame: bytes) -> Frames:
 
 
 def best_costs(reader: ColumnarReader, columns: Mapping[int, Frames]) -> dict[int, float]:
-    """The least processor time of a frame of each size, of several readings in turns."""
+    """The least processor time for a frame of each size, over several readings by turns."""
     best = dict.fromkeys(columns, float("inf"))
     for _ in range(READINGS):
         for size, frames in columns.items():

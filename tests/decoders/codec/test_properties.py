@@ -1,4 +1,4 @@
-"""What holds of the codec for any value and for any bytes, whole, damaged or lying about their lengths."""
+"""Properties of the codec for any value and any bytes: whole, damaged, or with false lengths."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def responses(draw: st.DrawFn) -> tuple[Api, int, bytes]:
 
 @st.composite
 def damaged(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
-    """Frames in which some bytes were replaced by others, or by none: lengths that lie among them."""
+    """Frames with some bytes removed or replaced, by false lengths among others."""
     frame = draw(frames)
     at = draw(st.integers(0, len(frame)))
     lies = st.sampled_from(
@@ -122,7 +122,7 @@ def test_any_bytes_are_a_segment_or_are_skipped(data: bytes) -> None:
 
 
 def allocated(read: Callable[[], object]) -> int:
-    """The most bytes that were allocated at once by a call, what stays for ever left out."""
+    """The peak of bytes that a call allocates, without those that a first call keeps for ever."""
     read()
     tracemalloc.start()
     try:
@@ -168,7 +168,7 @@ def depth(program: Program) -> int:
 
 
 def test_every_element_of_an_array_takes_a_byte() -> None:
-    """So an array within the bytes that are left never makes more of them than they are."""
+    """So an array has at most as many elements as bytes are left in the frame."""
     elements = [one.element for program in PROGRAMS for one in instructions(program) if one.element]
     assert len(elements) > 1_000
     assert min(map(least_size, elements)) >= 1

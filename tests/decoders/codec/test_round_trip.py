@@ -1,4 +1,4 @@
-"""What the writer writes the reader reads, for every API and version, those of the overlay included."""
+"""The reader reads what the writer writes, for every API and version, those of the overlay included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans: where in the frame the contents of requested fields are."""
+"""Spans: the places of requested fields' contents in the frame."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kafka refuses is a failure that says where; what it tolerates is read, with a remark."""
+"""Bytes that Kafka refuses are a failure with its place; bytes that it tolerates are read, with a remark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A content that must not be kept, as text, bytes and base64, and bodies without it."""
+"""A secret as text, bytes and base64, and bodies without it."""
 
 from __future__ import annotations
 

@@ -1,16 +1,18 @@
-"""What of a frame may be kept: secrets are blanked, record payloads cut, the rest untouched."""
+"""Cutting: secrets are blanked, record payloads cut, all else is kept unchanged."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import Any
 
 import pytest
 
-from decoders.codec.other_header import other_header
 from decoders.codec.request import read_request, write_request
+from decoders.codec.request_header import other_header
 from decoders.codec.response import read_response, write_response
 from decoders.frame.cutting import MAX_KEPT, blank, cut
-from decoders.frame.record import Endpoint, Kind, Pairing, Record
+from decoders.frame.record import Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
 from tests.decoders.frame.secret_content import CODED, SECRET, TEXT, without_secrets
 
@@ -76,6 +78,7 @@ RESPONSES: list[tuple[str, int, dict[str, Any]]] = [
     ("DescribeGroups", 5, {"groups": [{"members": [{"memberMetadata": CODED, "memberAssignment": CODED}]}]}),
     ("Envelope", 0, {"responseData": CODED}),
 ]
+PRODUCED = {"acks": 1, "timeoutMs": 1, "topicData": [{"partitionData": [{"index": 5, "records": CODED}]}]}
 FETCHED = {"responses": [{"partitions": [{"partitionIndex": 3, "records": CODED}]}]}
 
 
@@ -129,7 +132,7 @@ def test_a_frame_that_cannot_be_decoded_fails_in_the_same_way_after_cutting(
 
 
 OTHER_HEADERS = {1: b"", 2: b"\0"}
-"""What request headers 1 and 2 hold behind the client ID."""
+"""The bytes of request headers 1 and 2 behind the client ID."""
 
 
 @pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
@@ -146,10 +149,62 @@ def test_a_request_with_another_header_still_proves_it_after_cutting(
     found = other_header(SCHEMAS, known, version, misframed)
     kept = kept_request(misframed)
     assert SECRET not in kept
-    # What an Envelope holds decides where its own header fails, so its failure is kept and not the proof.
-    assert other_header(SCHEMAS, known, version, kept) == (None if api == "Envelope" else found)
+    # Where what they hold decides how their own header fails, the failure is kept and not the proof.
+    is_lost = api in {"Envelope", "PushTelemetry"}
+    assert other_header(SCHEMAS, known, version, kept) == (None if is_lost else found)
     assert str(read_request(SCHEMAS, kept).failure) == str(read_request(SCHEMAS, misframed).failure)
     assert found in {other, None}
+
+
+MISLABELLED: list[bytes] = [
+    write_request(SCHEMAS, "Produce", version, 7, "client", PRODUCED) for version in (3, 8, 9, 13)
+]
+
+
+def secret_parts(kept: bytes) -> set[bytes]:
+    """Three bytes in a row of the secret that are in what is kept."""
+    return {SECRET[at : at + 3] for at in range(len(SECRET) - 2)} & {
+        kept[at : at + 3] for at in range(len(kept) - 2)
+    }
+
+
+@pytest.mark.parametrize(("api", "version", "_body"), REQUESTS)
+def test_records_under_another_label_are_not_kept(api: str, version: int, _body: dict[str, Any]) -> None:
+    label = write_request(SCHEMAS, api, version, 7, "client", {})[:4]
+    for frame in MISLABELLED:
+        found = read_request(SCHEMAS, label + frame[4:])
+        kept = kept_request(label + frame[4:])
+        assert found.failure is None or not secret_parts(kept)
+        assert str(read_request(SCHEMAS, kept).failure) == str(found.failure)
+
+
+@pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
+def test_one_damaged_byte_reveals_no_secret(api: str, version: int, body: dict[str, Any]) -> None:
+    frame = write_request(SCHEMAS, api, version, 7, "client", body)
+    for place, flip in itertools.product(range(8, len(frame)), (0x01, 0x04, 0x10, 0x80)):
+        damaged = bytearray(frame)
+        damaged[place] ^= flip
+        found, kept = read_request(SCHEMAS, bytes(damaged)), kept_request(bytes(damaged))
+        if found.failure is not None:
+            assert not secret_parts(kept)
+            assert kept == damaged[:8] or str(read_request(SCHEMAS, kept).failure) == str(found.failure)
+
+
+@pytest.mark.parametrize(("api", "version", "body"), RESPONSES)
+def test_one_damaged_byte_of_a_response_reveals_no_secret(
+    api: str, version: int, body: dict[str, Any]
+) -> None:
+    frame, known = write_response(SCHEMAS, api, version, 7, body), SCHEMAS.api_named(api)
+    assert known is not None
+    for place in range(4, len(frame)):
+        damaged = frame[:place] + bytes([frame[place] ^ 4]) + frame[place + 1 :]
+        found, kept = (
+            read_response(SCHEMAS, each, known.key, version)
+            for each in (damaged, kept_response(damaged, api, version))
+        )
+        if found.failure is not None:
+            assert not secret_parts(kept_response(damaged, api, version))
+            assert str(kept.failure) == str(found.failure)
 
 
 def test_bytes_behind_a_guarded_body_are_blanked() -> None:
@@ -196,19 +251,35 @@ def test_only_the_correlation_id_is_kept_of_an_unmatched_response(pairing: Pairi
     assert kept_response(frame, "Metadata", 9, pairing) == frame[:4]
 
 
-def test_of_an_unknown_api_only_the_lead_is_kept() -> None:
-    frame = bytes.fromhex("7fff 0001 00000007") + SECRET
-    assert kept_request(frame) == frame[:8]
+def test_of_an_unknown_api_only_what_proves_it_is_kept() -> None:
+    """It may be a token of SASL/PLAIN: a user's name and password, each behind a zero byte."""
+    assert kept_request(b"\0u\0hunter2") == b"\0u\0h"
 
 
-@pytest.mark.parametrize("version", [-1, 14, 15, 300])
+@pytest.mark.parametrize("version", [14, 15, 300])
 def test_of_an_unknown_version_only_the_lead_is_kept(version: int) -> None:
-    """Nobody has classified its fields: in a later release a request for metadata may hold a secret."""
+    """Its fields are not classified: in a later release, a Metadata request may hold a secret."""
     frame = write_request(SCHEMAS, "ListGroups", 5, 7, "client", {"statesFilter": ["secret"]})
     unknown = frame[:2] + version.to_bytes(2, signed=True) + frame[4:]
     assert kept_request(unknown) == unknown[:8]
     response = write_response(SCHEMAS, "ListGroups", 5, 7, {"groups": [{"groupId": "secret"}]})
     assert kept_response(response, "ListGroups", version) == response[:4]
+
+
+def test_of_a_version_that_earlier_releases_had_only_the_header_is_kept() -> None:
+    """The body of a Produce before version 3 is not classified: its records are."""
+    header = bytes.fromhex("0000 0002 00000007 0006") + b"orders"
+    assert kept_request(header + SECRET) == header
+    assert kept_request(header[:-1]) == header[:8]
+    null = bytes.fromhex("0000 0002 00000007 ffff")
+    assert kept_request(null + SECRET) == null
+
+
+def test_of_a_negative_version_only_the_header_is_kept() -> None:
+    """It shows whether the rest of the header is sound, and the version is all that is wrong."""
+    header = bytes.fromhex("0003 ffff 00000007 0006") + b"orders"
+    assert kept_request(header + SECRET) == header
+    assert kept_request(header[:-1]) == header[:8]
 
 
 def test_api_versions_is_kept_at_any_version() -> None:
@@ -233,7 +304,7 @@ def test_other_frames_pass_as_they_are_up_to_the_limit() -> None:
 
 
 def produce(version: int) -> Record:
-    """Two partitions with records, and what lies between and behind them."""
+    """Two partitions with records, and the bytes between and behind them."""
     partitions = [{"index": index, "records": CODED} for index in range(2)]
     body = {"acks": 1, "topicData": [{"name": "t", "partitionData": partitions}]}
     instance_id = bytes(range(16)) if version >= 14 else None
@@ -255,3 +326,22 @@ def test_blanked_a_frame_keeps_its_length_and_none_of_what_is_cut(version: int) 
 def test_where_nothing_is_cut_blanked_is_what_is_kept(api: str, version: int, body: dict[str, Any]) -> None:
     whole = record(Kind.REQUEST, write_request(SCHEMAS, api, version, 1, "app", body))
     assert blank(SCHEMAS, whole) == cut(SCHEMAS, whole)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_of_a_frame_that_is_cut_at_records_it_is_known_that_nothing_is_wrong(version: int) -> None:
+    frame = write_request(SCHEMAS, "Produce", version, 7, "client", PRODUCED)
+    assert cut(SCHEMAS, record(Kind.REQUEST, frame)).flags == Flag.READ_WHOLE
+    captured_in_part = dataclasses.replace(record(Kind.REQUEST, frame), true_length=len(frame) + 1)
+    assert cut(SCHEMAS, captured_in_part).flags == Flag.NONE
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 13])
+def test_what_is_wrong_behind_records_is_kept_without_them(version: int) -> None:
+    frame = write_request(SCHEMAS, "Produce", version, 7, "client", PRODUCED)
+    for wrong in (frame + b"xx", frame[:-1], frame.replace(SECRET, SECRET[:-1])):
+        found, kept = read_request(SCHEMAS, wrong), cut(SCHEMAS, record(Kind.REQUEST, wrong))
+        again = read_request(SCHEMAS, kept.frame)
+        assert (str(found.failure), found.remarks) == (str(again.failure), again.remarks)
+        assert (len(kept.frame), kept.flags) == (len(wrong), Flag.NONE)
+        assert not secret_parts(kept.frame)

@@ -19,10 +19,10 @@ from decoders.frame.cutting import blank, cut
 from decoders.frame.privacy import Privacy, classified, guard_of
 from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.model import Message, Struct
-from decoders.schema.registry import COMMITTED_TABLE, Api, Schemas, default_schemas
+from decoders.schema.registry import Api, Schemas, default_schemas
+from decoders.schema.source import COMMITTED_TABLE
 from decoders.schema.table import parse_table
-from streaming.transcript.frame import DecodedFrame
-from streaming.transcript.secrets import HIDDEN, hide_secrets
+from streaming.transcript.frame import HIDDEN, DecodedFrame, hide_secrets
 from tests.decoders.frame.columnar.batches import batch_of, record_of
 from tests.decoders.frame.secret_content import CODED, SECRET, TEXT, without_secrets
 
@@ -51,7 +51,7 @@ def test_every_classified_name_is_one_of_the_committed_schemas() -> None:
 
 
 def content(struct: Struct, version: int, path: list[str]) -> dict[str, Any] | None:
-    """Fields of a struct of which only the one at the path is given, the secret; None if it is not there."""
+    """A struct with the secret at the path and no other field; None if the struct has no such field."""
     name, *rest = path
     field = next(field for field in struct.fields if field.name == name)
     if version not in field.versions:
@@ -97,12 +97,12 @@ def body_of(schemas: Schemas, record: Record) -> dict[str, Any] | None:
 
 @functools.cache
 def cutter(schemas: Schemas) -> ColumnarCutter:
-    """One cutter for all APIs of the schemas: it costs more to make than to use."""
+    """One cutter for all APIs of the schemas: making one costs more than using it."""
     return ColumnarCutter(schemas)
 
 
 def check(schemas: Schemas, api: Api) -> int:
-    """Hold that the scalar and the columnar cutter keep none of the contents; return how many there were."""
+    """Check that neither cutter, scalar or columnar, keeps any content; return the number of contents."""
     frames = list(guarded(schemas, api))
     columns = cutter(schemas).cut(batch_of([whole for _, whole in frames])).records()
     for (path, whole), column in zip(frames, columns, strict=True):
@@ -136,7 +136,7 @@ INVENTED_PATHS = {"accessKey", "tickets", "blob", "name", "batches", "inner.toke
 
 
 def with_invented_fields(*names: str) -> Schemas:
-    """The committed schemas, in which these messages have fields that nobody has classified."""
+    """The committed schemas, in which these messages have unclassified fields."""
     table = json.loads(COMMITTED_TABLE.read_text())
     for message in table["messages"]:
         if message["name"] in names:

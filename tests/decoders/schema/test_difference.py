@@ -1,11 +1,11 @@
-"""What changed between two releases, by API, version and field."""
+"""Differences between two releases by API, version and field."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from decoders.schema.difference import Change, Difference, FieldChange, Renaming, difference
-from decoders.schema.registry import COMMITTED_TABLE, read_table
+from decoders.schema.source import COMMITTED_TABLE, read_table
 from decoders.schema.table import Table
 
 HEADERS = [message for message in read_table(COMMITTED_TABLE)["messages"] if message["type"] == "header"]

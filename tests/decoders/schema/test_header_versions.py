@@ -1,4 +1,4 @@
-"""`headerVersions`: what KIP-1313 demands of it, what Kafka's generator does, and what the overlay states."""
+"""`headerVersions`: the rules of KIP-1313, those of Kafka's generator, and the versions of the overlay."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from decoders.schema import overlay
 from decoders.schema.grammar import parse_message
-from decoders.schema.header_versions import Layout, parse_header_versions, request_header_version
+from decoders.schema.header_versions import Layout, parse_header_versions, remarks, request_header_version
 from decoders.schema.model import Message, SchemaError, VersionRange
-from decoders.schema.registry import COMMITTED_TABLE, Schemas, default_schemas, read_table
+from decoders.schema.overlay import KIP_1313
+from decoders.schema.registry import Schemas, default_schemas
+from decoders.schema.source import COMMITTED_TABLE, read_table
 from decoders.schema.table import Table, messages_of
-from decoders.schema.upstream import remarks
 
 DELETE_GROUPS: dict[str, Any] = {
     "apiKey": 42,
@@ -26,12 +26,11 @@ DELETE_GROUPS: dict[str, Any] = {
 
 def amended() -> Table:
     """The committed table with the overlay."""
-    table = read_table(COMMITTED_TABLE)
-    return overlay.apply(table, messages_of(table))
+    return KIP_1313.laid_over(read_table(COMMITTED_TABLE), "plain")
 
 
 def stated(name: str) -> dict[str, str]:
-    """What the overlay makes a schema state."""
+    """The `headerVersions` that the overlay adds to a schema."""
     (document,) = [message for message in amended()["messages"] if message["name"] == name]
     return dict(document["headerVersions"])
 

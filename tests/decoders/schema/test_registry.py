@@ -1,4 +1,4 @@
-"""Which APIs and versions there are, in the release and with the overlay."""
+"""The APIs and versions of the release, and those with the overlay."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pickle
 import pytest
 
 from decoders.codec.program import Program, compile_message
-from decoders.schema import overlay
 from decoders.schema.model import VersionRange
-from decoders.schema.registry import COMMITTED_TABLE, Api, Schemas, default_schemas
-from decoders.schema.table import messages_of
+from decoders.schema.overlay import KIP_1313
+from decoders.schema.registry import Api, Schemas, default_schemas
+from decoders.schema.source import COMMITTED_TABLE
 
 SCHEMAS = default_schemas()
 LIVING = [pytest.param(api, id=api.name) for api in SCHEMAS.apis if api.versions]
@@ -26,7 +26,7 @@ def api(name: str) -> Api:
 
 
 def shape(program: Program) -> object:
-    """Return a program's layout, to compare it with another."""
+    """A program's layout, comparable with another's."""
     fields = [*program.fields, *program.tagged.values()]
     return program.flexible, [
         (
@@ -109,7 +109,7 @@ def test_the_three_exceptions_of_the_kip() -> None:
 def test_the_overlay_leaves_its_table_alone() -> None:
     table = json.loads(COMMITTED_TABLE.read_text())
     before = copy.deepcopy(table)
-    overlay.apply(table, messages_of(table))
+    KIP_1313.laid_over(table, "plain")
     assert table == before
 
 

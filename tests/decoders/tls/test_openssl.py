@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from decoders.tls.outcome import Outcome, UnreadableError
+from decoders.tls.outcome import TlsOutcome, UnreadableError
 from decoders.tls.session import Side
 from tests.decoders.tls.recorded import (
     Peers,
@@ -122,7 +122,7 @@ def test_cbc_is_named_as_unsupported(pem: Path, tmp_path: Path) -> None:
     recording = talk(peers, key_log)
     with pytest.raises(UnreadableError) as caught:
         decrypted(recording.wire, recording.keys())
-    assert caught.value.outcome is Outcome.UNSUPPORTED_SUITE
+    assert caught.value.outcome is TlsOutcome.UNSUPPORTED_SUITE
 
 
 def _command(server: subprocess.Popen[bytes], line: bytes) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from decoders.tls.cipher_suites import CipherSuite, cipher_suite
 from decoders.tls.handshake import (
     TLS_1_2,
     TLS_1_3,
-    Messages,
+    HandshakeMessages,
     read_client_hello,
     read_server_hello,
 )
 from decoders.tls.key_log import KeyLog
-from decoders.tls.key_schedule import expand_label, pseudorandom, traffic_keys
-from decoders.tls.protection import Protection
+from decoders.tls.protection import (
+    CipherSuite,
+    Protection,
+    cipher_suite,
+    expand_label,
+    pseudorandom,
+    traffic_keys,
+)
 from decoders.tls.records import RecordReader, TlsRecord
 from decoders.tls.session import NOTHING, Session, Side
 
@@ -84,7 +89,7 @@ def test_the_finished_key_is_that_of_the_trace() -> None:
 
 def test_hellos_are_read() -> None:
     (client,), (server,) = (
-        Messages().push(records(each)[0].fragment) for each in (CLIENT_HELLO, SERVER_HELLO)
+        HandshakeMessages().push(records(each)[0].fragment) for each in (CLIENT_HELLO, SERVER_HELLO)
     )
     assert read_client_hello(client.body) == (CLIENT_RANDOM, b"", b"", False)
     assert read_server_hello(server.body) == (SERVER_RANDOM, b"", TLS_1_3, 0x1301, False)

@@ -8,9 +8,16 @@ from typing import Final
 
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from decoders.tls.cipher_suites import Aead, CipherSuite, cipher_suite
 from decoders.tls.handshake import TLS_1_2, TLS_1_3
-from decoders.tls.key_schedule import TrafficKeys, next_secret, session_keys, traffic_keys
+from decoders.tls.protection import (
+    Aead,
+    CipherSuite,
+    TrafficKeys,
+    cipher_suite,
+    next_secret,
+    session_keys,
+    traffic_keys,
+)
 from decoders.tls.records import ContentType
 from decoders.tls.session import Side
 

@@ -12,6 +12,7 @@ from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
+from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
@@ -141,6 +142,10 @@ def flipped(packets: Iterable[Packet], flips: Iterable[BitFlip]) -> list[Packet]
 
 def new_tracker(**options: Any) -> Tracker:
     return Tracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
+
+
+def new_columnar_tracker(**options: Any) -> ColumnarTracker:
+    return ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, "secret": b"", **options})
 
 
 def feed_all(tracker: Tracker, packets: Iterable[Packet]) -> list[Record]:

@@ -12,12 +12,11 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from tests.decoders.tls.writer import TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between, placed
-from tests.decoders.wire.conversation import SCHEMAS, SECOND, Event, new_tracker
+from tests.decoders.wire.conversation import SECOND, Event, new_columnar_tracker, new_tracker
 
 DIRECTIONS = {Side.CLIENT: Direction.TO_BROKER, Side.SERVER: Direction.TO_CLIENT}
 SIDES = {direction: side for side, direction in DIRECTIONS.items()}
@@ -65,7 +64,7 @@ def both(
         records += [record for packet in batch for record in scalar.feed(packet)]
     records += scalar.finish()
     key_log = KeyLog()
-    columnar = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, "key_log": key_log, **options})
+    columnar = new_columnar_tracker(**{"key_log": key_log, **options})
     columnar_records: list[Record] = []
     with patch.multiple(tls_ahead, MIN_WINDOW=window, MAX_WINDOW=4 * window):
         for begin, batch in batches:

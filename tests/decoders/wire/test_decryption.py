@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Flag, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.tls.outcome import Outcome
+from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import ContentType
 from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
 from decoders.wire.ledger import Ledger, SkipReason
@@ -67,7 +67,7 @@ def test_any_segmentation_gives_the_records_of_plaintext(
     assert said(records) == said(plainly(EVENTS))
     assert ledger.framed == PLAIN
     assert ledger.captured == PLAIN + overhead(ledger)
-    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1}
 
 
 def test_a_client_that_read_the_response_is_known_to_be_informed() -> None:
@@ -104,7 +104,7 @@ def test_a_key_may_come_after_its_packets(suite: tuple[int, int], known_from: in
     sent = packets(encrypted(EVENTS, writer, 400), segment=300)
     records, ledger = both(sent, writer.key_log, cut, known_from=min(known_from, len(sent) - 5))
     assert said(records) == said(plainly(EVENTS))
-    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1}
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
@@ -116,7 +116,7 @@ def test_without_a_key_all_is_encrypted_and_nobody_is_accused(suite: tuple[int, 
     change_cipher_spec = 6
     assert 0 < overhead(ledger) <= hellos + change_cipher_spec
     assert ledger.skipped[SkipReason.ENCRYPTED] == ledger.captured - overhead(ledger)
-    assert ledger.tls == {Outcome.NO_KEY: 1}
+    assert ledger.tls == {TlsOutcome.NO_KEY: 1}
     assert dict(ledger.opaque) == {"TLS": 1}
     (foreign,) = of_kind(records, Kind.NOT_KAFKA)
     assert Flag.RESPONDED in foreign.flags
@@ -132,7 +132,7 @@ def test_a_wait_for_a_key_is_bounded_in_bytes() -> None:
         held = max(held, tracker.held)
     assert MAX_KEY_HELD // 2 < held < MAX_KEY_HELD + (1 << 17)
     assert tracker.held == 0
-    assert tracker.ledger.tls == {Outcome.NO_KEY: 1}
+    assert tracker.ledger.tls == {TlsOutcome.NO_KEY: 1}
     tracker.finish()
     assert_balanced(tracker.ledger)
 
@@ -141,7 +141,7 @@ def test_a_wait_for_a_key_is_bounded_in_time() -> None:
     writer = TlsWriter(*SUITES[3])
     sent = packets(encrypted(exchanges(9), writer), interval=MAX_KEY_WAIT // 8, close=False)
     records, ledger = both(sent, writer.key_log, known_from=len(sent) - 1)
-    assert ledger.tls == {Outcome.NO_KEY: 1}
+    assert ledger.tls == {TlsOutcome.NO_KEY: 1}
     assert not list(frames_in(records))
 
 
@@ -172,14 +172,14 @@ def test_a_wait_for_a_key_ends_although_its_connection_is_silent(cut: Sequence[i
     # Each is recorded when a packet shows that its time has passed, not at the end.
     after = [records[records.index(each) + 1].captured_at - MAX_KEY_WAIT for each in shown]
     assert all(begin * SECOND < at < (begin + 1) * SECOND for begin, at in enumerate(after))
-    assert ledger.tls == {Outcome.NO_KEY: 2}
+    assert ledger.tls == {TlsOutcome.NO_KEY: 2}
 
 
 def test_a_silent_connection_without_a_key_holds_nothing_after_its_time() -> None:
     tracker = new_tracker(key_log=KeyLog())
     for packet in merged(waiting(1, 0), beside(0, MAX_KEY_WAIT + 2 * SECOND)):
         tracker.feed(packet)
-    assert tracker.ledger.tls == {Outcome.NO_KEY: 1}
+    assert tracker.ledger.tls == {TlsOutcome.NO_KEY: 1}
     assert tracker.held < MAX_KEY_HELD // 100
 
 
@@ -197,7 +197,7 @@ def test_many_connections_wait_in_any_order(
     known = [TlsWriter(*SUITES[3], seed=number).key_log for number, (_, logs) in enumerate(waits) if logs]
     _, ledger = both(sent, "".join(known), cut, known_from=min(known_from, len(sent) - 1))
     assert ledger.tls.total() == len(waits)
-    assert ledger.tls[Outcome.NO_KEY] >= len(waits) - len(known)
+    assert ledger.tls[TlsOutcome.NO_KEY] >= len(waits) - len(known)
 
 
 TICKET, SESSION, CHOSEN = b"ticket" * 30, b"session " * 4, b"chosen  " * 4
@@ -218,7 +218,7 @@ def test_a_session_is_resumed_by_a_ticket_under_another_id() -> None:
     second = TlsWriter(*SUITES[0], seed=1)
     second.show(TICKET, CHOSEN, resumed=TlsWriter(*SUITES[0]))
     records, ledger = tried_again(second, "")
-    assert ledger.tls == {Outcome.READ: 2}
+    assert ledger.tls == {TlsOutcome.READ: 2}
     assert len(list(frames_in(records))) == 2 * len(list(frames_in(plainly(EVENTS))))
 
 
@@ -226,14 +226,14 @@ def test_a_server_that_refuses_a_ticket_begins_a_session_of_its_own() -> None:
     second = TlsWriter(*SUITES[0], seed=1, session_id=b"another " * 4)
     second.show(TICKET, CHOSEN)
     _, ledger = tried_again(second, second.session_log)
-    assert ledger.tls == {Outcome.READ: 2}
+    assert ledger.tls == {TlsOutcome.READ: 2}
 
 
 def test_a_ticket_that_was_not_seen_to_be_issued_tells_nothing() -> None:
     second = TlsWriter(*SUITES[0], seed=1)
     second.show(b"unseen", CHOSEN, resumed=TlsWriter(*SUITES[0]))
     _, ledger = tried_again(second, "")
-    assert ledger.tls == {Outcome.READ: 1, Outcome.NO_KEY: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1, TlsOutcome.NO_KEY: 1}
 
 
 def test_an_unsupported_suite_is_said_and_skipped() -> None:
@@ -242,7 +242,7 @@ def test_an_unsupported_suite_is_said_and_skipped() -> None:
     cbc = 0xC013
     wire[1] = TO_CLIENT, wire[1][1].replace(b"\0\xc0\x2f\0", b"\0" + cbc.to_bytes(2) + b"\0")
     _, ledger = both(packets(wire), writer.key_log)
-    assert ledger.tls == {Outcome.UNSUPPORTED_SUITE: 1}
+    assert ledger.tls == {TlsOutcome.UNSUPPORTED_SUITE: 1}
     assert ledger.skipped[SkipReason.ENCRYPTED] == ledger.captured - overhead(ledger)
 
 
@@ -250,7 +250,7 @@ def test_a_connection_that_is_joined_midway_is_encrypted() -> None:
     writer = TlsWriter(*SUITES[3])
     sent = packets(encrypted(EVENTS, writer))
     records, ledger = both(sent[12:], writer.key_log)
-    assert ledger.tls == {Outcome.NO_HANDSHAKE: 1}
+    assert ledger.tls == {TlsOutcome.NO_HANDSHAKE: 1}
     assert ledger.skipped == {SkipReason.ENCRYPTED: ledger.captured}
     assert not list(frames_in(records))
     assert not of_kind(records, Kind.NOT_KAFKA)
@@ -320,7 +320,7 @@ def test_bytes_that_were_passed_over_before_a_connection_is_given_up_are_counted
     wire = [*encrypted(exchanges(3), writer), (TO_BROKER, bytes(3_000)), (TO_BROKER, 99 * seeming)]
     *sent, _lost, acknowledged, garbage, last = packets(wire, close=False)
     _, ledger = both([*sent, acknowledged, garbage, last], writer.key_log)
-    assert ledger.tls == {Outcome.READ: 1, Outcome.LOST_RECORD_NUMBERS: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1, TlsOutcome.LOST_RECORD_NUMBERS: 1}
     assert ledger.skipped[SkipReason.ENCRYPTED] == 99 * len(seeming)
 
 
@@ -334,7 +334,7 @@ def test_frames_are_read_again_after_a_loss(suite: tuple[int, int], updates: boo
     # A request and its response are five packets: data and an acknowledgment each, and none of the handshake.
     without = sent[:40] + sent[44:]
     records, ledger = both(without, writer.key_log)
-    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1}
     assert ledger.lost
     assert of_kind(records, Kind.GAP)
     found, truth = list(frames_in(records)), list(frames_in(plainly(events)))
@@ -362,7 +362,7 @@ def test_other_protocols_within_tls_are_named() -> None:
     (foreign,) = of_kind(records, Kind.NOT_KAFKA)
     assert foreign.frame == b"GET "
     assert dict(ledger.opaque) == {"HTTP": 1}
-    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1}
 
 
 def test_plaintext_is_the_same_with_a_key_log_and_without() -> None:
@@ -378,7 +378,7 @@ def test_a_client_hello_that_no_server_answers_accuses_nobody() -> None:
     (foreign,) = of_kind(records, Kind.NOT_KAFKA)
     assert Flag.RESPONDED in foreign.flags
     assert foreign.frame == hello[:4]
-    assert ledger.tls == {Outcome.NO_HANDSHAKE: 1}
+    assert ledger.tls == {TlsOutcome.NO_HANDSHAKE: 1}
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 6, 20])

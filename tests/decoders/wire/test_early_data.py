@@ -13,11 +13,11 @@ from typing import IO
 
 from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
-from decoders.tls.outcome import Outcome
+from decoders.tls.outcome import TlsOutcome
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
 from streaming.check.examination import examine
-from streaming.feeder.relay import Relay
+from streaming.record.relay import Relay
 from tests.decoders.tls.recorded import WAIT, certificate, openssl_server
 from tests.decoders.wire.columnar.equality import placed
 from tests.decoders.wire.conversation import (
@@ -61,7 +61,7 @@ def test_behind_early_data_a_connection_is_read(tmp_path: Path) -> None:
     records, ledger = both(placed(packets), keys.read_text(), ports={port})
     assert [frame for _, frame in frames_in(records)] == [RESPONSES[0], LATER, RESPONSES[1]]
     assert not of_kind(records, Kind.NOT_KAFKA) + of_kind(records, Kind.INVALID_SIZE)
-    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1}
     assert ledger.skipped[SkipReason.ENCRYPTED] >= len(prefixed(EARLY)) + RECORD_OVERHEAD
     judged = examine(
         write_packets(tmp_path / "early.pcap", packets), default_schemas(), [port], key_logs=[keys]

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.wire.assembly import MAX_FRAME, Frame, InvalidSize
-from decoders.wire.framing import OPENING, Framed, Framer, FramerState, NoRequest
+from decoders.wire.framing import (
+    MAX_FRAME,
+    OPENING_SIZE,
+    Frame,
+    Framed,
+    Framer,
+    FramerState,
+    InvalidSize,
+    NoRequest,
+)
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.stream import Chunk, Gap
 from tests.decoders.wire.conversation import prefixed
@@ -163,7 +171,7 @@ def test_an_impossible_size_loses_the_boundary(size: int) -> None:
 def test_an_implausible_opening_is_opaque_from_its_first_byte(piece: int) -> None:
     feed, hello = Feed(FramerState.OPENING), bytes.fromhex("16030100a5010000a10303")
     results = [result for at in range(0, len(hello), piece) for result in feed.push(hello[at : at + piece])]
-    assert results[0] == NoRequest(hello[: 5 if piece == 1 else OPENING], 0, 0)
+    assert results[0] == NoRequest(hello[: 5 if piece == 1 else OPENING_SIZE], 0, 0)
     assert summary(results) == [0]
     assert summary(feed.push(prefixed(b"word"))) == []
     assert summary(feed.skip(5)) == []

@@ -128,7 +128,7 @@ def examine(random: Random, packets: list[Packet]) -> None:
     tracker = new_tracker(ports=ports, **BOUNDS)
     records = list(track(tracker, packets))
     cuts = random.sample(range(len(packets) + 1), random.randrange(min(4, len(packets))))
-    columnar_records, (ledger, _) = columnar(batches_of(packets, cuts), ports=ports, **BOUNDS)
+    columnar_records, (ledger, *_) = columnar(batches_of(packets, cuts), ports=ports, **BOUNDS)
     assert columnar_records == records
     assert ledger == tracker.ledger
     assert all(earlier.sequence < later.sequence for earlier, later in pairwise(records))

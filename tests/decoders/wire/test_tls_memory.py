@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Kind
 from decoders.tls.key_log import KeyLog
-from decoders.tls.outcome import Outcome
+from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import HEADER_SIZE, BrokenRecordError, RecordReader, TlsRecord
 from decoders.wire.packet import Packet
 from decoders.wire.stream import PIECE_COST
@@ -56,7 +56,7 @@ def test_ordinary_segments_are_no_reason_to_evict() -> None:
         packets(encrypted(EVENTS, writer), segment=1_448), writer.key_log, max_held=1 << 17
     )
     assert said(records) == said(plainly(EVENTS))
-    assert ledger.tls == {Outcome.READ: 1}
+    assert ledger.tls == {TlsOutcome.READ: 1}
 
 
 def behind_a_loss(garbage: list[bytes]) -> tuple[list[Packet], str]:

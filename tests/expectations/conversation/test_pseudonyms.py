@@ -12,16 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decoders.wire.segment import SocketAddress
-from expectations.conversation.bodies import Body, utf16_units
-from expectations.conversation.bounded_text import bounded, is_blank, is_shortened
+from expectations.conversation.bodies import Body
 from expectations.conversation.identifier import (
     RESERVED,
     identifier_bytes,
     identifier_text,
     is_kafkas_form,
 )
+from expectations.conversation.observation import Failure, Statement
 from expectations.conversation.pseudonyms import IDENTITIES, SHORTEST_KEY, Pseudonyms
-from expectations.conversation.statement import Failure, Statement
+from expectations.conversation.texts import bounded, is_blank, is_shortened, utf16_units
 
 PSEUDONYMS = Pseudonyms(b"k" * SHORTEST_KEY)
 LONGEST_MEMBER_ID = 36

@@ -7,9 +7,9 @@ import pytest
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim
-from expectations.identity.known_ranges import advertisements, ranges_of
+from expectations.identity.known_ranges import FIRST_LEFT, advertisements, ranges_of
 from expectations.identity.server_claim import LONGEST_ADVERTISEMENT, advertised_claim
-from expectations.rules.kip_35._removed_versions import FIRST_LEFT, removal
+from expectations.rules.kip_35.version_refused import removal
 
 OLD, NEW = ((11, 0, 9),), ((11, 2, 9),)
 JOIN_GROUP = 11

@@ -16,16 +16,18 @@ from expectations.conversation.observation import Observation
 from expectations.judging.dispatch import Dispatch, Dispatcher, RuleCall
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.outcome import Outcome
+from expectations.rules.base.rule import METHODS
 from tests.examples import examples
 from tests.exchange import Exchange, added_up
-from tests.expectations.conversation.test_fold import STEPS
+from tests.expectations.conversation.columnar.test_folding import STEPS
 
 
 class ToEveryRule(Dispatcher):
     """Finds that every rule is to be asked about every observation."""
 
     def dispatch(self, observation: Observation, conversation: Conversation) -> Dispatch:
-        return Dispatch([RuleCall.of(rule) for rule in self._rules], [])
+        kind = observation.kind
+        return Dispatch([RuleCall.of(rule, kind) for rule in self._rules if kind in METHODS], [])
 
 
 class AskingEveryRule(Judge):
@@ -60,7 +62,7 @@ def test_claims_that_a_request_makes_the_negotiation_give_up_are_judged(requests
     checks, *_ = found = judged(Judge(names), exchange)
     assert found == judged(AskingEveryRule(names), exchange)
     given_up = max(0, requests - WAITING_LIMIT)
-    assert checks.get(("kip511/software-name-malformed", "undecided"), 0) == given_up
+    assert checks.get(("kip511/software-name-malformed", "forgotten"), 0) == given_up
 
 
 def test_a_claim_that_cannot_be_read_is_judged_at_once() -> None:
@@ -70,7 +72,7 @@ def test_a_claim_that_cannot_be_read_is_judged_at_once() -> None:
     names = default_schemas().api_names
     checks, *_ = found = judged(Judge(names), exchange)
     assert found == judged(AskingEveryRule(names), exchange)
-    assert checks["kip511/software-name-malformed", "undecided"] == 1
+    assert checks["kip511/software-name-malformed", "unreadable"] == 1
 
 
 def judged(judge: Judge, exchange: Exchange) -> tuple[Any, ...]:

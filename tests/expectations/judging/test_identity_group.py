@@ -6,11 +6,12 @@ import msgspec
 
 from expectations.identity.claim import Claim, Identity, IdentityKind, Refused
 from expectations.identity.server_claim import advertised_claim, answered_claim
-from expectations.judging.identity_group import (
+from expectations.judging.identity_state import (
     ADVERTISEMENTS_LIMIT,
     ALIKE_LIMIT,
     CLAIM_LIMITS,
     HOUR,
+    SETTLED_AFTER,
     Group,
 )
 from tests.exchange import SECOND
@@ -31,29 +32,29 @@ def refusal(number: int, host: int = 1, at: int | None = None) -> Claim:
 def test_the_first_refusals_of_an_hour_are_kept_in_any_order() -> None:
     claims = [refusal(number) for number in range(100)]
     one, other = Group(), Group()
-    assert one.add(claims) == []
+    assert one.add(claims, 0) == []
     for claim in reversed(claims):
-        assert other.add([claim]) == []
+        assert other.add([claim], 0) == []
     kept = {known.claim.since for known in one.known}
     assert kept == {known.claim.since for known in other.known} == {n * SECOND for n in range(ALIKE_LIMIT)}
-    one.add([refusal(200, at=HOUR)])
+    one.add([refusal(200, at=HOUR)], 0)
     assert len(one.known) == ALIKE_LIMIT + 1
 
 
 def test_a_thousand_refused_clients_are_kept_beside_one_that_repeats_itself() -> None:
     group = Group()
-    group.add([refusal(number) for number in range(500)])
-    group.add([refusal(1_000 + host, host) for host in range(2, LIMIT + 1)])
+    group.add([refusal(number) for number in range(500)], 0)
+    group.add([refusal(1_000 + host, host) for host in range(2, LIMIT + 1)], 0)
     assert len({known.claim.client_host for known in group.known}) == len(group.known) == LIMIT
 
 
 def test_a_forgotten_refusal_blinds_no_rule_and_anything_else_does() -> None:
     group = Group()
-    assert len(group.add([refusal(host, host) for host in range(LIMIT + 10)])) == 10
+    assert len(group.add([refusal(host, host) for host in range(LIMIT + 10)], 0)) == 10
     assert not group.has_forgotten
-    assert group.add([answered_claim("", SERVER, key, 0, 1) for key in range(LIMIT)])
+    assert group.add([answered_claim("", SERVER, key, 0, 1) for key in range(LIMIT)], 0)
     assert not group.has_forgotten
-    group.add([answered_claim("", SERVER, LIMIT, 0, 1)])
+    group.add([answered_claim("", SERVER, LIMIT, 0, 1)], 0)
     assert group.has_forgotten
 
 
@@ -62,7 +63,7 @@ def test_advertisements_are_bounded() -> None:
     lists = [
         advertised_claim("", SERVER, ((3, 0, top),), top, b"") for top in range(ADVERTISEMENTS_LIMIT + 3)
     ]
-    group.add(lists)
+    group.add(lists, 0)
     assert [known.claim for known in group.known] == lists[3:]
     assert group.has_forgotten
 
@@ -80,19 +81,20 @@ def test_lists_that_a_server_has_not_advertised_before_are_counted() -> None:
         group, counted = Group(), 0
         for batch in batches:
             counted += group.new_advertisements(batch)
-            group.add(batch)
+            group.add(batch, 0)
         assert counted == changes
 
 
 def test_a_list_that_is_made_again_unsettles_nothing() -> None:
     group = Group()
-    group.add([advertised_claim("", SERVER, ((3, 0, 1),), 10, b"")])
-    group.is_unsettled = False
-    group.add([advertised_claim("", SERVER, ((3, 0, 1),), 20, b"")])
-    assert not group.is_unsettled
+    group.add([advertised_claim("", SERVER, ((3, 0, 1),), 10, b"")], 0)
+    assert group.due_tick == SETTLED_AFTER
+    group.settle(SETTLED_AFTER)
+    group.add([advertised_claim("", SERVER, ((3, 0, 1),), 20, b"")], 2)
+    assert not group.due_tick
     assert (group.known[0].claim.since, group.known[0].claim.until) == (10, 20)
-    group.add([advertised_claim("", SERVER, ((3, 0, 1),), 5, b"")])
-    assert group.is_unsettled
+    group.add([advertised_claim("", SERVER, ((3, 0, 1),), 5, b"")], 2)
+    assert group.due_tick == 2 + SETTLED_AFTER
 
 
 def test_other_identities_forget_the_oldest_that_has_left() -> None:
@@ -102,6 +104,6 @@ def test_other_identities_forget_the_oldest_that_has_left() -> None:
         msgspec.structs.replace(refusal(number), identity=identity, refused=None, has_left=number % 2 == 0)
         for number in range(limit + 1)
     ]
-    (forgotten,) = group.add(claims)
+    (forgotten,) = group.add(claims, 0)
     assert forgotten.claim == claims[0]
     assert group.has_forgotten

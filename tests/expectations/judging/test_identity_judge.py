@@ -15,12 +15,18 @@ from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.server_claim import MOST_VERSIONS
-from expectations.judging.identity_group import ADVERTISEMENTS_LIMIT, CLAIM_LIMITS
 from expectations.judging.identity_judge import IdentityJudge
-from expectations.judging.identity_state import GROUP_LIMIT, IdentityState
+from expectations.judging.identity_state import (
+    ADVERTISEMENTS_LIMIT,
+    ALIKE_LIMIT,
+    CLAIM_LIMITS,
+    GROUP_LIMIT,
+    IdentityState,
+)
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import METHODS
 from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, added_up, advertisement, claims_of
 
@@ -50,6 +56,12 @@ def refuse(exchange: Exchange) -> None:
     exchange.request("Metadata", 12, client_id="app")
 
 
+def log_in(exchange: Exchange) -> None:
+    """A login that the broker accepts."""
+    exchange.respond(exchange.request("SaslHandshake", 1, {"mechanism": "PLAIN"}))
+    exchange.respond(exchange.request("SaslAuthenticate", 2))
+
+
 def misroute(exchange: Exchange, error_code: int) -> None:
     """A client that means to reach a certain broker."""
     body = SOFTWARE | {"clusterId": "c", "nodeId": 3}
@@ -59,6 +71,8 @@ def misroute(exchange: Exchange, error_code: int) -> None:
 STEPS: dict[str, Callable[[Exchange], object]] = {
     "orders": lambda on: on.request("ApiVersions", 6, SOFTWARE, client_id="orders", instance_id=ID_A),
     "billing": lambda on: on.request("ApiVersions", 6, SOFTWARE, client_id="billing", instance_id=ID_A),
+    "log in": log_in,
+    "ask": lambda on: on.negotiate(client_id="app"),
     "use": lambda on: on.respond(on.request("Metadata", 12, client_id="app")),
     "beat A": lambda on: beat(on, ID_A),
     "beat B": lambda on: beat(on, ID_B),
@@ -190,7 +204,7 @@ def test_what_speaks_for_the_client_in_time_prevents_the_accusation() -> None:
     judge.process(state, claims_of_all(negotiated(1, asks=False)))
     outcomes = [judge.tick(state) for _ in range(4)]
     assert [finding for outcome in outcomes for finding in outcome.findings] == []
-    assert added_up(outcomes).checks[NOT_REPEATED, "undecided"] == 1
+    assert added_up(outcomes).checks[NOT_REPEATED, "ambiguous-process"] == 1
 
 
 def test_what_was_forgotten_to_make_room_is_undecided_and_leaves_no_accusation() -> None:
@@ -202,7 +216,7 @@ def test_what_was_forgotten_to_make_room_is_undecided_and_leaves_no_accusation()
     total = added_up([*outcomes, judge.finish(state)])
     assert max(len(group.known) for group in state.groups.values()) <= max(CLAIM_LIMITS.values())
     assert total.findings == []
-    assert total.checks[NOT_REPEATED, "undecided"] > 0
+    assert total.checks[NOT_REPEATED, "forgotten"] > 0
 
 
 def test_a_forgotten_claim_counts_only_for_rules_that_it_concerns() -> None:
@@ -216,13 +230,14 @@ def test_a_forgotten_claim_counts_only_for_rules_that_it_concerns() -> None:
     assert judge.process(state, lists).checks == {}
     assert len(state.groups[next(iter(state.groups))].known) == ADVERTISEMENTS_LIMIT
 
-    of_others = msgspec.structs.replace(refused.refused, told=None)
+    of_others = msgspec.structs.replace(refused.refused, advertised=None)
     judge.process(state, [msgspec.structs.replace(refused, refused=of_others)])
     elsewhere = (msgspec.structs.replace(listed.identity, name=str(each)) for each in range(GROUP_LIMIT))
     pushed = [msgspec.structs.replace(listed, identity=identity) for identity in elsewhere]
     assert judge.process(state, pushed).checks == {
-        ("kip35/version-refused", "undecided"): 1,
-        ("kip35/refused-version-repeated", "undecided"): 1,
+        ("kip35/version-refused", "forgotten"): 1,
+        ("kip35/refused-version-repeated", "forgotten"): 1,
+        ("kip35/request-before-sasl", "forgotten"): 1,
     }
 
 
@@ -254,7 +269,8 @@ ALONE = [rule for rule in IdentityJudge(NAMES)._rules if not rule.kinds]
 @pytest.mark.parametrize("rule", ALONE, ids=lambda rule: rule.id)
 def test_a_connection_alone_is_never_judged_by_such_a_rule(rule: IdentityRule) -> None:
     exchange = Exchange()
-    assert list(rule.judge(exchange, exchange, None)) == []  # type: ignore[arg-type]
+    for name in METHODS.values():
+        assert list(getattr(rule, name)(exchange, exchange, None)) == []
 
 
 def strangers(count: int) -> list[list[Claim]]:
@@ -277,6 +293,23 @@ def test_a_scanner_with_many_addresses_makes_few_findings_and_displaces_none() -
     assert len(few.findings) == 10
     assert len(many.findings) == CLAIM_LIMITS[IdentityKind.LISTENER] - 1
     assert {finding.id for finding in few.findings} <= {finding.id for finding in many.findings}
+
+
+def test_a_scanner_that_only_asks_makes_few_findings_and_clears_nobody() -> None:
+    """Forgetting whoever only asked must not blind the rules that wait. It takes less than an hour."""
+    whole = Exchange(client="10.0.0.9:1")
+    log_in(whole)
+    for number in range(CLAIM_LIMITS[IdentityKind.BROKER] + 5):
+        client = f"10.0.{number // 250 + 1}.{number % 250}:1"
+        scanner = Exchange(
+            records=whole.records, connection=number.to_bytes(16), client=client, at=whole.at + SECOND
+        )
+        scanner.negotiate()
+        scanner.close()
+        whole.at = scanner.at
+    outcome = judged([claims_of_all(whole)])
+    assert {finding.rule for finding in outcome.findings} == {"kip35/login-never-begun"}
+    assert ALIKE_LIMIT <= len(outcome.findings) <= 2 * ALIKE_LIMIT
 
 
 def test_a_health_check_that_never_pauses_is_reported() -> None:

@@ -11,6 +11,7 @@ from expectations.judging.finding import Finding
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms, as_found
+from expectations.rules.base.rule import Judgement, Verdict
 from expectations.rules.catalogue import RULES
 from tests.cases.test_cases import CASES
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
@@ -184,6 +185,14 @@ def test_only_the_rules_given_judge() -> None:
     chosen = [rule for rule in RULES if rule.id == CHANGED]
     _, outcomes = judged(storm(1), Judge(NAMES, Terms(chosen)))
     assert {rule for outcome in outcomes for rule, _ in outcome.checks} == {CHANGED}
+
+
+def test_a_context_that_takes_a_name_of_the_frame_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    (rule,) = (rule for rule in RULES if rule.id == CHANGED)
+    offends = Judgement(Verdict.VIOLATES, context={"api": "Fetch", "first": "a"})
+    monkeypatch.setattr(type(rule), "on_request", lambda *_: iter([offends]))
+    with pytest.raises(ValueError, match=f"{CHANGED}: api in a context"):
+        judged(storm(1), Judge(NAMES, Terms([rule])))
 
 
 @pytest.mark.parametrize("layout", list(Layout))

@@ -19,11 +19,13 @@ def test_counts_go_to_their_rule_and_verdict() -> None:
     checks = {
         (RULE, "conforms"): 5,
         (RULE, "violates"): 2,
-        (RULE, "undecided"): 1,
+        (RULE, "cut"): 1,
+        (RULE, "not-asked"): 3,
         ("gone/rule", "violates"): 9,
     }
     rows = {row.rule: row for row in coverage_of(checks)}
-    assert rows[RULE] == Coverage(RULE, conforms=5, violates=2, undecided=1)
+    assert rows[RULE] == Coverage(RULE, 5, 2, 4, {"not-asked": 3, "cut": 1})
+    assert [*rows[RULE].reasons] == ["not-asked", "cut"]
     assert sum(row.violates for row in rows.values()) == 2
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.judge import open_connection
-from expectations.report.activity import LISTED_IDS, Activity
 from expectations.report.client import Client
-from expectations.report.header_bytes import HeaderBytes
+from expectations.report.fleet import LISTED_IDS, Activity, HeaderBytes
 from expectations.report.matrix import facts_of
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine

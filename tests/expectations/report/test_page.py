@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
@@ -12,9 +13,11 @@ from rich.console import Console
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Suppressed
+from expectations.report.client import software_text
 from expectations.report.matrix import column_name, fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
 from expectations.report.versions import versions_view
+from expectations.rules.base.rule import Level, Role
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
 from tests.captures import planted, real_clients
@@ -115,6 +118,24 @@ def test_the_findings_come_before_the_matrix_and_the_fixed_column_leaves_room_on
     assert page.index('<section id="findings">') < page.index('<section id="matrix">')
     narrow = page[page.index("@media (max-width: 40rem)") :]
     assert re.search(r"th:first-child \{\s*min-width: 7rem; max-width: 38vw; white-space: normal;", narrow)
+
+
+def test_the_top_says_how_many_findings_of_each_level_there_are(examination: Examination) -> None:
+    header = page_of(examination).partition("</header>")[0]
+    levels = Counter(finding.level for finding in examination.findings)
+    shown = re.findall(r'<span class="level (\w+)">(\d+) ', header)
+    assert shown == [(level, str(levels[level])) for level in Level if levels[level]]
+
+
+def test_the_line_of_a_finding_names_the_client_and_the_broker_at_fault(examination: Examination) -> None:
+    page = page_of(examination)
+    lines = re.findall(r"<summary>.*<code>([^<]+)</code> <b>([^<]+)</b> ", page)
+    found = {finding.rule: finding for finding in examination.findings}
+    assert {rule for rule, _ in lines} == set(found)
+    for rule, name in lines:
+        at_broker = found[rule].role == Role.BROKER
+        assert name.startswith(f"{found[rule].listener} to ") == at_broker, rule
+        assert any(name.endswith(software_text(client.software)) for client in examination.clients), rule
 
 
 def test_every_rule_and_every_client_is_on_the_page(examination: Examination) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
-from decoders.schema.registry import COMMITTED_TABLE, Schemas, default_schemas
+from decoders.schema.registry import Schemas, default_schemas
+from decoders.schema.source import COMMITTED_TABLE
 from decoders.schema.table import Table, parse_table
 from expectations.conversation.conversation import Conversation
+from expectations.report.fleet import ClientUsage, UsageByClient, UsedVersions
 from expectations.report.junit import junit_upgrade
-from expectations.report.upgrade import Fate, UpgradeReport, upgrade_report
-from expectations.report.upgrade_page import upgrade_section
-from expectations.report.upgrade_text import upgrade_summary
-from expectations.report.usage import ClientUsage, UsageByClient, UsedVersions
+from expectations.report.page import upgrade_section
+from expectations.report.terminal import upgrade_summary
+from expectations.report.upgrade import UpgradeFate, UpgradeReport, upgrade_report
 from tests.exchange import Exchange
 
 LATER = default_schemas()
@@ -78,7 +79,7 @@ def release(name: str, **changed: dict[str, str]) -> Schemas:
     return Schemas.of({**table, "release": name, "messages": messages})
 
 
-def verdicts(report: UpgradeReport) -> dict[tuple[str, int], Fate]:
+def verdicts(report: UpgradeReport) -> dict[tuple[str, int], UpgradeFate]:
     return {(row.api, row.version): row.verdict for row in report.rows}
 
 
@@ -87,7 +88,7 @@ def test_a_version_that_the_release_has_not_breaks_its_client() -> None:
     later = release("9.9.9", JoinGroup={"validVersions": "2-9"})
     report = report_of(client("JoinGroup", 1, times=3), client("JoinGroup", 5, client_id="new"), to=later)
     assert [each.name for each in report.breaking] == ['sarama 1.25, client ID "orders"']
-    (row,) = (row for row in report.breaking[0].rows if row.verdict is Fate.REMOVED)
+    (row,) = (row for row in report.breaking[0].rows if row.verdict is UpgradeFate.REMOVED)
     assert (row.api, row.api_key, row.version, row.requests, row.supported) == ("JoinGroup", 11, 1, 3, "2-9")
     assert row.last_seen > 0
     assert upgrade_summary(report).plain == "an upgrade to Kafka 9.9.9: 1 of 2 clients breaks"
@@ -98,8 +99,21 @@ def test_a_client_that_negotiates_may_know_more_than_its_broker_offered() -> Non
     later = release("9.9.9", Metadata={"validVersions": "13"})
     limited, own_limit = client("Metadata", 12), client("Metadata", 9, client_id="old")
     report = report_of(limited, own_limit, to=later)
-    assert set(verdicts(report).values()) == {Fate.REMOVED, Fate.KEPT}
+    assert set(verdicts(report).values()) == {UpgradeFate.REMOVED, UpgradeFate.KEPT}
     assert [each.client_id for each in report.breaking] == ["old"]
+
+
+def test_a_client_of_removed_versions_alone_is_named() -> None:
+    """Produce before version 3 is in no schema since 4.0; three old producers are three clients."""
+    names = ("billing", "orders", "stock")
+    report = report_of(*(client("Produce", 2, asks=False, client_id=name) for name in names))
+    assert sorted(each.name for each in report.breaking) == [f'unknown, client ID "{name}"' for name in names]
+
+
+def test_a_version_of_no_release_names_nobody() -> None:
+    """A later release may have another header, so its bytes are no client ID."""
+    (unknown,) = report_of(client("Produce", 99, asks=False)).breaking
+    assert unknown.client_id is None
 
 
 def test_who_never_asks_cannot_choose() -> None:
@@ -120,8 +134,8 @@ def test_a_version_above_the_release_is_negotiated() -> None:
 def test_deprecated_versions_break_nobody_yet() -> None:
     later = release("9.9.9", JoinGroup={"deprecatedVersions": "0-1"})
     report = report_of(client("JoinGroup", 1), client("JoinGroup", 2, client_id="new"), to=later)
-    assert verdicts(report)["JoinGroup", 1] is Fate.DEPRECATED
-    assert verdicts(report)["JoinGroup", 2] is Fate.KEPT
+    assert verdicts(report)["JoinGroup", 1] is UpgradeFate.DEPRECATED
+    assert verdicts(report)["JoinGroup", 2] is UpgradeFate.KEPT
     assert report.breaking == []
 
 

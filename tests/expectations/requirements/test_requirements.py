@@ -6,10 +6,25 @@ import re
 
 import pytest
 
+from expectations.rules.base.rule import Level, Rule
 from expectations.rules.catalogue import RULES
-from tests.expectations.requirements.tables import SHIPPED, Requirement, is_shown, sources_of, tables
+from tests.cases.test_cases import CASES
+from tests.expectations.requirements.tables import (
+    LEVELS,
+    SHIPPED,
+    Demand,
+    Requirement,
+    demands_on,
+    is_shown,
+    sources_of,
+    tables,
+)
 
 ROWS = [(table.source, requirement) for table in tables() for requirement in table.requirement]
+SHOWN_LEVELS: dict[str, set[Level]] = {rule.id: set() for rule in RULES}
+"""The levels of each rule's findings in the cases."""
+for level, rule, *_ in (finding.split() for case in CASES for finding in case.findings):
+    SHOWN_LEVELS[rule.removesuffix(":")].add(Level(level))
 EVERY_ROW = pytest.mark.parametrize(
     ("source", "requirement"), ROWS, ids=[f"{source} {row.says[:40]}" for source, row in ROWS]
 )
@@ -37,6 +52,28 @@ def test_a_requirement_is_judged_or_shown_or_says_why_it_is_neither(
 ) -> None:
     answers = (requirement.rules, requirement.shown, requirement.not_observable)
     assert sum(map(bool, answers)) == 1
+
+
+@EVERY_ROW
+def test_a_sentence_that_recommends_is_no_must(source: str, requirement: Requirement) -> None:
+    recommends = re.search(r"\b(should|recommended)\b", requirement.says, re.I) is not None
+    assert recommends == (requirement.demand is not Demand.MUST)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_no_offence_weighs_more_than_its_requirement_demands(rule: type[Rule]) -> None:
+    highest = max((demand.highest_level for demand in demands_on(rule)), key=LEVELS.index)
+    heavier = {
+        level for level in SHOWN_LEVELS[rule.id] | {rule.level} if LEVELS.index(level) > LEVELS.index(highest)
+    }
+    assert heavier == set(), f"the requirements of {rule.id} make it at most {highest}"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_an_offence_against_a_recommendation_weighs_what_it_demands(rule: type[Rule]) -> None:
+    demands = demands_on(rule)
+    if Demand.MUST not in demands:
+        assert {rule.level} == {demand.highest_level for demand in demands}
 
 
 @EVERY_ROW

@@ -42,4 +42,4 @@ def test_ids_are_held_against_the_configured_ones(
 
 def test_a_listener_of_which_only_the_cluster_is_configured_tells_nothing_of_the_node() -> None:
     outcome = judged(4, 0, ClusterDescription("c", -1))
-    assert outcome.checks[ACCEPTED, "undecided"] == 1
+    assert outcome.checks[ACCEPTED, "not-shown"] == 1

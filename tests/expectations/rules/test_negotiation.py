@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 
 import pytest
+from confluent_kafka import Producer
 
+from decoders.frame.cutting import cut
 from decoders.frame.record import Direction
+from decoders.schema.registry import default_schemas
+from decoders.wire.framing import PREFIX
 from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.mutations.clean import ask, negotiate
 from tests.mutations.kip_511 import REFUSED
-from tests.mutations.script import Close, Script, Step
+from tests.mutations.script import Close, Script, Step, prefixed
 
 NAME = "kip511/software-name-malformed"
 RANGE = "kip35/version-out-of-range"
@@ -84,6 +89,7 @@ def test_a_request_that_may_have_been_in_flight_is_undecided() -> None:
 def test_before_any_advertisement_versions_are_undecided() -> None:
     exchange = Exchange()
     exchange.request("Metadata", 12, client_id="app", settled=True)
+    exchange.close()
     assert exchange.verdicts(RANGE) == (0, 0, 1)
 
 
@@ -93,6 +99,7 @@ def test_the_one_range_beside_error_35_advertises_nothing() -> None:
     body = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
     exchange.respond(request, body, version=0)
     exchange.request("Metadata", 12, client_id="app", settled=True)
+    exchange.close()
     assert exchange.verdicts(RANGE) == (0, 0, 1)
 
 
@@ -102,6 +109,7 @@ def test_a_gap_that_may_hide_an_advertisement_takes_the_one_before_back() -> Non
     exchange.request("ApiVersions", 0, client_id="app")
     exchange.gap(Direction.TO_CLIENT)
     exchange.request("Produce", 2, client_id="app", settled=True, frame=bytes.fromhex("0000000200000009ffff"))
+    exchange.close()
     assert exchange.verdicts(RANGE) == (0, 0, 1)
 
 
@@ -147,4 +155,34 @@ def test_of_25_quick_requests_on_each_refused_connection_all_but_two_are_held_ag
         quick = dataclasses.replace(ask("Metadata", 12, on=name), after=0.024)
         steps += [refused, *[quick] * 25, Close(on=name)]
     checks = Script("kept", tuple(steps)).judge().checks
-    assert (checks[KEPT, "violates"], checks[KEPT, "undecided"]) == (5 * 23, 5 * 2)
+    assert (checks[KEPT, "violates"], checks[KEPT, "under-way"]) == (5 * 23, 5 * 2)
+
+
+def test_librdkafkas_mock_broker_refuses_in_no_layout() -> None:
+    producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    broker = next(iter(producer.list_topics(timeout=10).brokers.values()))
+    exchange = claim("tester", version=5)
+    asked = exchange.records[-1]
+    with socket.create_connection((broker.host, broker.port), timeout=10) as peer:
+        peer.sendall(prefixed(asked.frame))
+        received = peer.makefile("rb")
+        frame = received.read(int.from_bytes(received.read(PREFIX)))
+    exchange.respond(asked, frame=frame)
+    exchange.close()
+    assert [finding.rule for finding in exchange.judge().findings] == ["kip511/unsupported-answer-not-v0"]
+
+
+@pytest.mark.parametrize(
+    ("behind", "verdicts"), [(b"", ((1, 0, 0), (1, 0, 0))), (b"xx", ((1, 0, 0), (0, 1, 0)))]
+)
+def test_nothing_hides_behind_records(behind: bytes, verdicts: object) -> None:
+    """The feeder reads a frame whole before it cuts away the records."""
+    records = {"topicData": [{"partitionData": [{"index": 0, "records": "c2VjcmV0"}]}]}
+    written = Exchange().request("Produce", 9, {"acks": 1, "timeoutMs": 1, **records}).frame + behind
+    exchange = Exchange()
+    exchange.records.append(cut(default_schemas(), exchange.request("Produce", 9, frame=written)))
+    del exchange.records[-2]
+    assert b"secret" not in exchange.records[-1].frame
+    assert (exchange.verdicts(MALFORMED), exchange.verdicts("wire/trailing-bytes")) == verdicts
+    exchange.cut_last(len(written) - 12)
+    assert exchange.verdicts("wire/encoding-not-canonical")[1] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from expectations.conversation.observation import Observation
+from expectations.rules.base.reason import Reason
 from expectations.rules.base.response_rule import AWAITED_LIMIT, Awaited
 from expectations.rules.base.rule import Judgement, Verdict
 from tests.exchange import ID_A, ID_B, Exchange
@@ -38,7 +39,7 @@ def test_the_oldest_is_given_up_when_too_many_wait() -> None:
     ]
     assert total(given_up) == 3
     assert next(iter(awaited.requests)) == 13
-    assert total([*awaited.give_up()]) == AWAITED_LIMIT
+    assert total([*awaited.give_up(Reason.LOST_BYTES)]) == AWAITED_LIMIT
     assert awaited == Awaited()
 
 
@@ -47,7 +48,7 @@ def test_folded_requests_wait_until_all_have_responses() -> None:
     assert [*awaited.add(request)] == []
     response = changed(request, paired_sequence=10, count=3)
     assert awaited.take(response) == request
-    assert total([*awaited.give_up()]) == 2
+    assert total([*awaited.give_up(Reason.LOST_BYTES)]) == 2
 
 
 def test_a_request_that_expects_no_response_does_not_wait() -> None:
@@ -67,7 +68,7 @@ def test_a_storm_of_offences_is_judged_by_every_response_whatever_the_window() -
         if number % 3:
             exchange.respond(waiting.pop(0), {"errorCode": 42 if number % 2 else 0})
     exchange.close()
-    expected = {(RULE, "violates"): 50, (RULE, "conforms"): 50, (RULE, "undecided"): 50}
+    expected = {(RULE, "violates"): 50, (RULE, "conforms"): 50, (RULE, "no-response"): 50}
     for size in (10_000, 64, 7, 1):
         checks = exchange.judge(size).checks
         assert {key: count for key, count in checks.items() if key[0] == RULE} == expected

@@ -15,10 +15,9 @@ import pytest
 
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas, default_schemas
-from expectations.suites.further_days import FURTHER
+from expectations.suites import FURTHER
 from streaming.archive.archive import Archive
-from streaming.archive.table import VERSION
-from streaming.archive.tables import TABLES
+from streaming.archive.tables import TABLES, VERSION
 from tests.streaming.archive.test_archive import grouped, judged, silent, upgraded
 from tests.streaming.captures import violating
 
@@ -30,7 +29,7 @@ BASE = 1_780_000_000_000_000_000
 @pytest.fixture(scope="module")
 def auditing() -> ModuleType:
     """Loads Great Expectations where it is used: each worker that collects this file would spend 3 s."""
-    return importlib.import_module("streaming.archive.archive_audit")
+    return importlib.import_module("streaming.audit.audit")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +51,7 @@ def _of_2026(record: Record, connection: bytes) -> Record:
 
 @pytest.fixture(scope="module")
 def tables(archive: Path, auditing: ModuleType) -> dict[str, pandas.DataFrame]:
-    whole, days = auditing.opened(archive), auditing.Days()
+    whole, days = auditing.opened(archive, Schemas.load()), auditing.Days()
     return {
         table.name: auditing.with_neighbours(table, whole.rows(table, days), whole.known)
         for table in auditing.AUDITED
@@ -157,7 +156,7 @@ OWN: dict[str, dict[str, Change]] = {
         "connection-changed-once": twice_where("closed_at.isna()"),
         "connection-closed-once": twice_where("closed_at.notna()", changed_at=SOON.replace(year=2026)),
         "closing-known": where("closed_at.notna()", "closing", "gone"),
-        "ranges-told": value("is_told", False),
+        "ranges-told": value("has_ranges", False),
         "opened-before-changed": where("opened_at.notna()", "opened_at", SOON),
         "closing-has-time": where("closed_at.notna()", "closed_at", pandas.NaT),
     },
@@ -304,7 +303,7 @@ def test_a_file_on_another_day_is_named(archive: Path, auditing: ModuleType, tmp
 def test_rows_of_further_days_are_named_and_in_their_place(
     auditing: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.archive.batch_days.MOST", 0)
+    monkeypatch.setattr("streaming.archive.batch_files.MOST_DAYS", 0)
     Archive(str(tmp_path), default_schemas().api_names).write("q", 0, [judged(grouped())])
     assert {expectation for _, expectation in named(auditing, tmp_path)} - {"time-plausible"} == {
         "days-have-folders"

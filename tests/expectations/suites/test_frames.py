@@ -15,15 +15,14 @@ import pytest
 from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Endpoint, Kind, Pairing, Record
 from decoders.schema.registry import Schemas
-from expectations.suites.frame_order import ORDER_COLUMNS, with_order
-from expectations.suites.frame_table import COLUMNS, frame_table
-from streaming.check.evidence_packets import keepable
+from expectations.suites.frame_table import COLUMNS, ORDER_COLUMNS, frame_table, with_order
+from streaming.check.evidence import keepable
 from streaming.check.examination import records_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 
 if TYPE_CHECKING:
-    from expectations.suites.validation import SuiteResult
+    from expectations.suites.suite import SuiteResult
 
 SCHEMAS = Schemas.load()
 REQUEST = write_request(
@@ -70,9 +69,10 @@ def table_of(records: list[Record]) -> pandas.DataFrame:
 
 def run_suite(frames: pandas.DataFrame) -> SuiteResult:
     """Load Great Expectations where it is used: each worker that collects this file would spend 3 s."""
-    from expectations.suites.frames import run_frames_suite  # noqa: PLC0415
+    from expectations.suites.frames import frames_suite  # noqa: PLC0415
+    from expectations.suites.suite import validate  # noqa: PLC0415
 
-    return run_frames_suite(frames)
+    return validate(frames_suite(), frames)
 
 
 def failed(result: SuiteResult) -> dict[str, int]:
@@ -223,11 +223,14 @@ def of_the_future(records: list[Record]) -> list[Record]:
     ],
 )
 def test_planted_damage_is_named(damage: Callable[[list[Record]], list[Record]], expectation: str) -> None:
-    from expectations.suites.frames import run_frames_suite  # noqa: PLC0415
+    from expectations.suites.frames import frames_suite  # noqa: PLC0415
+    from expectations.suites.suite import validate  # noqa: PLC0415
 
     latest = OPENED.captured_at + 3_600_000_000_000
-    assert failed(run_frames_suite(table_of(long_conversation()), latest)) == {}
-    assert failed(run_frames_suite(table_of(damage(long_conversation())), latest)).keys() == {expectation}
+    assert failed(validate(frames_suite(latest), table_of(long_conversation()))) == {}
+    assert failed(validate(frames_suite(latest), table_of(damage(long_conversation())))).keys() == {
+        expectation
+    }
 
 
 def test_the_beginning_of_a_slice_is_no_damage() -> None:

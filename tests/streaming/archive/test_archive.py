@@ -13,14 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from decoders.schema.registry import default_schemas
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
-from expectations.suites.further_days import FURTHER
+from expectations.report.coverage import by_verdict
+from expectations.suites import FURTHER
 from streaming.archive.archive import Archive, ArchiveNotWrittenError
-from streaming.archive.batch_days import MOST
-from streaming.archive.table import VERSION, VERSION_KEY
-from streaming.archive.tables import TABLES
+from streaming.archive.batch_files import MOST_DAYS
+from streaming.archive.tables import TABLES, VERSION, VERSION_KEY
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.changes import Changes
 from streaming.judging.report import Report
@@ -28,18 +26,19 @@ from streaming.judging.usage import MINUTE, Usage, Use
 from streaming.state.bucket import Bucket
 from streaming.user_error import UserError
 from tests.exchange import SOFTWARE, Exchange, advertisement
+from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.captures import conforming, violating
 from tests.streaming.judging.travelling import travelled
 
-NAMES = default_schemas().api_names
+NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 PAGE = Path(__file__).parents[3] / "docs/archive.md"
 NOON = 29_700_000
 """A minute, at noon of a day."""
 
 
 def judged(exchange: Exchange) -> Report:
-    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
-    step = BucketStep(Judge(NAMES), NAMES, counts_usage=True)
+    placed = [(record, in_file("exchange", record)) for record in exchange.records]
+    step = BucketStep(Judge(NAMES), APIS, counts_usage=True)
     report = step.process(0, Bucket(), travelled(windows_of(default_schemas(), placed)))
     report.captured = {record.captured_at // 100_000_000: 1 for record in exchange.records}
     return report
@@ -98,8 +97,8 @@ def test_the_tables_hold_what_the_report_counts(tmp_path: Path) -> None:
     assert {row["id"] for row in rows(folder, "findings")} == {finding.id for finding in report.findings}
     assert {(row["rule"], row["verdict"]): row["checks"] for row in rows(folder, "coverage")} == {
         (rule, verdict): count
-        for rule, verdicts in report.checks.items()
-        for verdict, count in verdicts.items()
+        for rule, rulings in report.checks.items()
+        for verdict, count in by_verdict(rulings).items()
     }
     assert report.findings
 
@@ -113,7 +112,7 @@ def test_a_connection_its_member_and_its_broker_have_rows(tmp_path: Path) -> Non
     (broker,) = rows(tmp_path, "brokers")
     assert broker["ranges_id"] == connection["ranges_id"]
     assert {"api": "ApiVersions", "api_key": 18, "lowest": 0, "highest": 6} in broker["ranges"]
-    classic, member = rows(tmp_path, "groups")
+    classic, member = sorted(rows(tmp_path, "groups"), key=lambda row: str(row["protocol"]))
     assert (classic["protocol"], classic["member_id"], classic["ghost"]) == ("classic", None, False)
     assert (member["protocol"], member["epoch"], member["ghost"]) == ("consumer", 4, True)
     assert {row["connection"] for row in (classic, member)} == {connection["connection"]}
@@ -167,12 +166,12 @@ def test_a_backlog_of_a_month_has_a_folder_for_each_day(tmp_path: Path) -> None:
 
 def test_rows_of_very_many_days_share_a_folder_and_none_is_lost(tmp_path: Path) -> None:
     """A crafted block has a frame on each of many days; the frames of today are more, and come last."""
-    crafted, today = of_days(range(10, MOST + 60), 1), of_days([0], 5)
+    crafted, today = of_days(range(10, MOST_DAYS + 60), 1), of_days([0], 5)
     written = Archive(str(tmp_path), NAMES).write("q", 0, [crafted, today])
     assert written.further == 51
     found = rows(tmp_path, "usage")
-    assert len(files(tmp_path, "usage")) == MOST + 1
-    assert sum(row["requests"] for row in found) == MOST + 50 + 5
+    assert len(files(tmp_path, "usage")) == MOST_DAYS + 1
+    assert sum(row["requests"] for row in found) == MOST_DAYS + 50 + 5
     assert [row["requests"] for row in found if row["day"] == "2026-06-21"] == [5]
     further = [row["minute"].date() for row in found if row["day"] == FURTHER]
     assert len(further) == len(set(further)) == 51
@@ -180,7 +179,7 @@ def test_rows_of_very_many_days_share_a_folder_and_none_is_lost(tmp_path: Path) 
 
 def test_rows_of_days_without_frames_take_the_folders_that_are_left(tmp_path: Path) -> None:
     """A finding that is published again lies on an earlier day."""
-    reports = [of_days(range(MOST - 1), 2), used(NOON - 24 * 60, 3), used(NOON - 48 * 60, 4)]
+    reports = [of_days(range(MOST_DAYS - 1), 2), used(NOON - 24 * 60, 3), used(NOON - 48 * 60, 4)]
     assert Archive(str(tmp_path), NAMES).write("q", 0, reports).further == 1
     days = {row["requests"]: row["day"] for row in rows(tmp_path, "usage")}
     assert (days[3], days[4]) == ("2026-06-20", FURTHER)

@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from decoders.schema.registry import default_schemas
-from streaming.archive.archive import Archive, ArchiveNotWrittenError
-from streaming.archive.daily_compaction import DailyCompaction
-from streaming.archive.table import VERSION, VERSION_KEY
+from streaming.archive.archive import Archive, ArchiveNotWrittenError, DailyCompaction
+from streaming.archive.tables import VERSION, VERSION_KEY
 from streaming.judging.report import Report
 from streaming.judging.usage import MINUTE, Usage, Use
 
@@ -151,9 +150,7 @@ def test_what_cannot_be_merged_is_said_and_stops_nothing(
     with pytest.raises(ArchiveNotWrittenError, match="cannot write the archive"):
         archive.compact("q", before=TOMORROW, below=9)
     said: list[str] = []
-    monkeypatch.setattr(
-        "streaming.archive.daily_compaction.QUERY_LOG.warning", lambda event, **_: said.append(event)
-    )
+    monkeypatch.setattr("streaming.archive.archive.QUERY_LOG.warning", lambda event, **_: said.append(event))
     compaction = DailyCompaction(archive, lambda: (NOON + DAY) * MINUTE)
     compaction.after_batch("q", 9, TOMORROW)
     compaction.wait()

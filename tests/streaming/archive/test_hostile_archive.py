@@ -14,10 +14,10 @@ import pytest
 from dashboards.monitor_alerts import OF_THE_FLEET
 from decoders.frame.record import NO_TIME
 from decoders.schema.registry import Schemas
-from expectations.conversation.bounded_text import bounded
 from expectations.conversation.members import ZERO
+from expectations.conversation.texts import bounded
 from streaming.archive.archive import Archive
-from streaming.archive.archived_usage import archived_usage
+from streaming.archive.archive_report import archived_usage
 from streaming.judging.report import Report
 from tests.exchange import SECOND, Exchange, advertisement
 from tests.streaming.archive.test_archive import NAMES, judged, rows
@@ -116,7 +116,7 @@ def test_numbers_and_times_at_their_limits_are_written(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_report_reads_it_and_no_client_can_fail_an_expectation_that_alerts(tmp_path: Path) -> None:
-    auditing = importlib.import_module("streaming.archive.archive_audit")
+    auditing = importlib.import_module("streaming.audit.audit")
     Archive(str(tmp_path), NAMES).write("q", 0, [*texts(), numbers(), shortest()])
     assert {client_id for _, client_id, _ in archived_usage(tmp_path).clients} >= set(map(bounded, TEXTS))
     results = auditing.audit_archive(tmp_path, auditing.Days(), Schemas.load())

@@ -8,8 +8,8 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.bench import check
-from streaming.bench.check_capture import CONNECTIONS, write_capture
-from streaming.bench.wire_capture import BROKER_PORT
+from streaming.bench.check import CONNECTIONS, write_capture
+from streaming.bench.synthetic_capture import BROKER_PORT
 from streaming.check.examination import examine
 from streaming.user_error import UserError
 

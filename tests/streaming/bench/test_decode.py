@@ -8,8 +8,7 @@ import pytest
 
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.schema.registry import default_schemas
-from streaming.bench.decode import measure
-from streaming.bench.frame_mix import mixed_frames
+from streaming.bench.decode import measure, mixed_frames
 
 
 @pytest.mark.slow

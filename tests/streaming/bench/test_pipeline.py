@@ -13,11 +13,7 @@ from streaming.bench.pipeline import Load, measure
 def test_a_small_load_is_measured_from_end_to_end() -> None:
     load = Load("few", 20, 2_000, 1_000)
     measured = measure((load,), (Load("few", 20, 2_000, 2_000),), load)
-    assert set(measured["ratios"]) == {
-        "monitor_vs_bare_few",
-        "archiving_vs_monitor_few",
-        "cores_1_to_2",
-    }
+    assert set(measured["ratios"]) == {"monitor_vs_bare_few", "cores_1_to_2"}
     assert min(measured["ratios"].values()) > 0
     batches = {name for name in measured["figures"] if name.startswith("batch_seconds")}
     assert batches == {

@@ -6,8 +6,6 @@ import itertools
 
 from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
 from streaming.bench.state import IDLE_RUN, Crowded, bytes_per_connection, distinct
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
@@ -15,8 +13,10 @@ from streaming.judging.bucket_input import bucket_of
 from streaming.judging.bucket_step import BucketStep
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
+from tests.expectations.conversation.scalar_windows import in_topic, windows_of
 from tests.streaming.judging.test_bucket_step import windows
-from tests.streaming.query.test_processor import Store, step
+from tests.streaming.judging.travelling import travelled
+from tests.streaming.query.test_stages import Store, step
 
 
 def test_a_connection_takes_at_most_three_hundred_bytes() -> None:
@@ -44,12 +44,15 @@ def test_connections_differ() -> None:
 
 
 def test_the_traffic_is_complete_and_conforms() -> None:
-    names, traffic, bucket = default_schemas().api_names, Traffic(default_schemas(), 5), Bucket()
+    schemas, bucket = default_schemas(), Bucket()
+    traffic = Traffic(schemas, 5)
     published = itertools.chain(traffic.opening(), *(traffic.round(number) for number in range(3)))
     records = [record for batch in published for record in batch.records()]
     assert len(records) == 5 * (7 + 3 * FRAMES_IN_ROUND)
-    placed = [(record, Evidence.in_topic("frames", (0, 0, 0), record)) for record in records]
-    report = BucketStep(Judge(names), names).process(0, bucket, windows_of(default_schemas(), placed))
+    placed = [(record, in_topic("frames", (0, 0, 0), record)) for record in records]
+    report = BucketStep(Judge(schemas.api_names), schemas.by_key).process(
+        0, bucket, travelled(windows_of(default_schemas(), placed))
+    )
     assert report.findings == [] and report.undecodable == {}
     assert len(bucket.connections) == 5
     assert report.frames["ConsumerGroupHeartbeat"]["request"] == 2 * 5 + 3

@@ -10,8 +10,12 @@ from decoders.frame.record import Closing, Kind, Pairing
 from decoders.tls.key_log import KeyLog
 from decoders.wire.pcap import PcapReader
 from streaming.bench import wire
-from streaming.bench.tls_capture import EncryptedCapture
-from streaming.bench.wire_capture import SHORT_CONNECTION, ShortConnections, SyntheticCapture
+from streaming.bench.synthetic_capture import (
+    SHORT_CONNECTION,
+    EncryptedCapture,
+    ShortConnections,
+    SyntheticCapture,
+)
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import SCHEMAS, feed_all, new_tracker
 from tests.decoders.wire.encrypted import overhead

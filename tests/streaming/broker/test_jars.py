@@ -1,23 +1,29 @@
-"""The cache of jars is complete or absent, and resolved by one process at a time."""
+"""The pinned jars: what Ivy prints, the digests, and a cache that is complete or absent."""
+
+from __future__ import annotations
 
 import fcntl
 import os
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from streaming.broker.jars import complete, jars, seal
+from streaming.broker import jars as cache
+from streaming.broker.jars import PINS, S3_PINS, complete, error_in, jars, progress, record, seal, verify
 from streaming.user_error import UserError
+from tests.pins import pinned_by
 
 # No artifact can be fetched through a proxy where nobody listens.
 NO_NETWORK = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with nothing in it, on a machine that cannot reach the network."""
+    """An empty cache, on a machine without network."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", NO_NETWORK)
     return tmp_path / "kipwatch" / "jars"
@@ -81,3 +87,141 @@ def test_the_pinned_jars_are_there() -> None:
         "spark-sql-kafka-0-10_2.13-4.2.0.jar",
         "spark-token-provider-kafka-0-10_2.13-4.0.0.jar",
     }
+
+
+def test_every_dependency_is_pinned_to_one_version_in_one_configuration() -> None:
+    dependencies = ElementTree.parse(PINS).getroot().findall("dependencies/dependency")
+    pins = {(d.get("conf"), d.get("name")): d.get("rev", "") for d in dependencies}
+    assert len(pins) == len(dependencies)
+    assert all(version[0].isdigit() and not set(version) & set("[](),+") for version in pins.values())
+    assert pins["broker->default", "kafka_2.13"] == "4.4.0"
+    assert pins["connector->default", "spark-sql-kafka-0-10_2.13"] == "4.2.0"
+
+
+def test_the_settings_name_no_host() -> None:
+    assert "://" not in PINS.with_name("ivysettings.xml").read_text()
+
+
+def test_progress_is_read_from_the_lines_of_ivy() -> None:
+    assert progress("\tfound org.apache.kafka#kafka-clients;4.4.0 in central\n") == (
+        "found",
+        "kafka-clients 4.4.0",
+    )
+    assert progress(
+        "\t[SUCCESSFUL ] org.xerial.snappy#snappy-java;1.1.10.7!snappy-java.jar(bundle) (158ms)\n"
+    ) == (
+        "fetched",
+        "snappy-java 1.1.10.7",
+    )
+    assert progress(":: resolution report :: resolve 48770ms :: artifacts dl 9731ms\n") is None
+    assert progress("\n") is None
+
+
+def test_the_cause_is_preferred_to_its_consequence() -> None:
+    refused = (
+        "Server access error at url https://example.org/x.pom (java.net.ConnectException: Connection refused)"
+    )
+    missing = "module not found: org.apache.kafka#kafka_2.13;4.4.0"
+    assert error_in([missing, "", refused]) == refused
+    assert error_in(["", missing]) == missing
+    assert error_in(["something else", ""]) == "something else"
+    assert error_in([]) == "Ivy printed nothing"
+
+
+@pytest.fixture
+def pins(tmp_path: Path) -> Path:
+    """Pins with two recorded jars."""
+    pins = tmp_path / "ivy.xml"
+    pins.write_text("<ivy-module/>")
+    record(pins, fetched(tmp_path / "recorded"))
+    return pins
+
+
+def fetched(home: Path) -> Path:
+    """Return a folder of jars as Ivy leaves it."""
+    for name in ("broker/a-1.jar", "connector/b-2.jar"):
+        jar = home / name
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        jar.write_bytes(name.encode())
+    return home
+
+
+def test_recorded_jars_pass(pins: Path, tmp_path: Path) -> None:
+    verify(fetched(tmp_path / "new"), pins)
+
+
+def test_an_altered_jar_is_named_with_both_digests(pins: Path, tmp_path: Path) -> None:
+    home = fetched(tmp_path / "new")
+    (home / "broker" / "a-1.jar").write_bytes(b"something else")
+    with pytest.raises(
+        UserError, match=r"broker/a-1\.jar is not the recorded jar: .* [0-9a-f]{64}, .* [0-9a-f]{64};"
+    ):
+        verify(home, pins)
+
+
+def test_a_jar_that_nobody_recorded_is_refused(pins: Path, tmp_path: Path) -> None:
+    home = fetched(tmp_path / "new")
+    (home / "broker" / "c-3.jar").touch()
+    with pytest.raises(UserError, match=r"broker/c-3\.jar is not recorded in ivy\.sha256"):
+        verify(home, pins)
+
+
+def test_a_recorded_jar_that_was_not_fetched_is_named(pins: Path, tmp_path: Path) -> None:
+    home = fetched(tmp_path / "new")
+    (home / "connector" / "b-2.jar").unlink()
+    with pytest.raises(UserError, match=r"connector/b-2\.jar was not fetched"):
+        verify(home, pins)
+
+
+def test_without_a_list_nothing_is_taken(pins: Path, tmp_path: Path) -> None:
+    pins.with_suffix(".sha256").unlink()
+    with pytest.raises(UserError, match=r"ivy\.sha256 is missing, so no jar can be verified; record it"):
+        verify(fetched(tmp_path / "new"), pins)
+
+
+def test_an_altered_jar_never_reaches_the_cache(
+    pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def retrieve(_pins: Path, target: Path, _report: object) -> None:
+        (fetched(target) / "broker" / "a-1.jar").write_bytes(b"altered on the way")
+        (target / "ivy").mkdir()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(cache, "retrieve", retrieve)
+    with pinned_by(pins), pytest.raises(UserError, match="is not the recorded jar"):
+        jars("broker")
+    assert [path.suffix for path in (tmp_path / "kipwatch" / "jars").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("name", ["broker/a-1.jar", "broker/planted.jar"])
+def test_a_jar_that_is_put_into_the_cache_later_is_not_used(
+    pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pinned_by(pins):
+        home = fetched(cache._cache() / cache._digest(pins))
+        seal(home)
+        (home / name).write_bytes(b"planted")
+        with pytest.raises(UserError, match=rf"{name} is not the recorded jar; remove {home}"):
+            jars("broker")
+
+
+LISTS = [PINS, ROOT / "tests/oracle/ivy.xml", ROOT / "tests/decoders/schema/releases.xml"]
+
+
+@pytest.mark.parametrize("pins", [*LISTS, S3_PINS])
+def test_every_pinned_jar_is_recorded(pins: Path) -> None:
+    recorded = pins.with_suffix(".sha256").read_text()
+    for dependency in ElementTree.parse(pins).getroot().findall("dependencies/dependency"):
+        configuration = dependency.get("conf", "").partition("->")[0]
+        assert f"  {configuration}/{dependency.get('name')}-{dependency.get('rev')}" in recorded, (
+            f"run `python -m streaming.broker.jars {pins}`"
+        )
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("pins", LISTS)
+def test_every_list_is_of_the_jars_that_its_pins_bring(pins: Path) -> None:
+    with pinned_by(pins):
+        jars("broker")
+        verify(cache._cache() / cache._digest(pins), pins)

@@ -15,10 +15,8 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
-from expectations.rules.catalogue import RULES
-from expectations.rules.readings import read_choices, rules_read_as
-from streaming.check.evidence import CheckedCapture, evidence_name, write_evidence
-from streaming.check.evidence_packets import keepable, packets_of
+from expectations.rules.catalogue import RULES, read_choices, rules_read_as
+from streaming.check.evidence import CheckedCapture, evidence_name, keepable, packets_of, write_evidence
 from streaming.check.examination import Examination, examine, records_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
@@ -27,6 +25,12 @@ from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.captures import write_packets
 
 SCHEMAS = default_schemas()
+UNSHOWN = {
+    "The address describes these IDs before and after": "kip1242/rebootstrap-without-cause",
+    "A close upon each ApiVersions before the login": "kip35/ranges-withheld",
+}
+"""Cases, by title, whose finding needs a connection that no claim names: the last that showed the same of a
+server. `check --evidence` says that it has no capture of such a finding."""
 PAGES = sorted((Path(__file__).parents[2] / "cases").rglob("*/*.md"))
 UNADVERTISED = "kip35/api-not-advertised"
 SECRET = b"hunter2-hunter2-hunter2"
@@ -70,7 +74,13 @@ def test_every_finding_of_a_case_is_shown(page: Path, tmp_path: Path) -> None:
             player.play(line)
         rules = rules_read_as(read_choices(player.choices))
         capture = write_exchange(tmp_path / f"{number}.pcap", player.exchange)
-        assert_evidence(tmp_path / f"evidence-{number}", capture, rules)
+        folder = tmp_path / f"evidence-{number}"
+        if case.title in UNSHOWN:
+            checked = CheckedCapture([capture], SCHEMAS, (), Terms(rules))
+            left = write_evidence(folder, checked, checked.examine())
+            assert {finding.rule for finding in left} == {UNSHOWN[case.title]}
+        else:
+            assert_evidence(folder, capture, rules)
 
 
 @pytest.mark.parametrize("delay", [0, RELAY_DELAY])

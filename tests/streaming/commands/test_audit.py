@@ -85,3 +85,42 @@ def test_mistakes_are_one_line(kipwatch: Kipwatch, flags: tuple[str, ...], expec
 @pytest.mark.slow
 def test_a_folder_that_is_no_archive_is_refused(kipwatch: Kipwatch, tmp_path: Path) -> None:
     assert "is no archive: it has no table" in kipwatch("audit", "--archive", tmp_path).error_line
+
+
+POLICY = """
+name: fleet
+meta: {table: usage}
+expectations:
+  - type: expect_column_values_to_be_in_set
+    kwargs: {column: fate, value_set: [kept]}
+    meta: {id: nothing-removed, says: No client sends what the next release removes., action: Upgrade it.}
+  - type: expect_column_values_to_be_between
+    kwargs: {column: requests, min_value: 0}
+    meta: {id: counted, says: Requests are counted.}
+"""
+
+
+@pytest.mark.slow
+def test_policies_of_users_are_validated_instead_of_the_suites(
+    kipwatch: Kipwatch, archive: Path, tmp_path: Path
+) -> None:
+    """The planted capture has versions that Kafka 4.4 does not have."""
+    (tmp_path / "fleet.yaml").write_text(POLICY)
+    ran = kipwatch("audit", "--archive", archive, "--suite", tmp_path, "--json")
+    (result,) = json.loads(ran.output.splitlines()[-1])["results"]
+    assert (ran.status, result["table"]) == (1, "fleet")
+    assert {each["id"]: each["success"] for each in result["outcomes"]} == {
+        "counted": True,
+        "nothing-removed": False,
+    }
+    text = kipwatch("audit", "--archive", archive, "--suite", tmp_path).output
+    assert "nothing-removed: No client sends what the next release removes. Upgrade it." in text
+
+
+@pytest.mark.slow
+def test_a_policy_that_is_none_is_one_line(kipwatch: Kipwatch, archive: Path, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(POLICY.replace("fate", "fatum"))
+    said = f"{path}: nothing-removed: there is no column fatum; the table has"
+    assert kipwatch("audit", "--archive", archive, "--suite", path).error_line.startswith(said)
+    assert "name it with --archive" in kipwatch("audit", "--suite", path).error_line

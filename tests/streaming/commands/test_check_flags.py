@@ -85,7 +85,7 @@ def pieces(tmp_path: Path) -> list[Path]:
 def test_pieces_of_one_capture_are_judged_as_one(
     kipwatch: Kipwatch, captures: Path, pieces: list[Path]
 ) -> None:
-    """In any order. A finding names the piece and the packet in it."""
+    """The order does not matter. A finding names the piece and the packet in it."""
     whole = json.loads(kipwatch("check", "--json", captures / "violating.pcap").output)
     for named in (pieces, pieces[::-1], [*pieces, pieces[0]]):
         report = json.loads(kipwatch("check", "--json", *named).output)
@@ -125,7 +125,7 @@ def test_jsonl_is_a_finding_a_line(kipwatch: Kipwatch, captures: Path) -> None:
 
 
 def test_a_finding_names_the_packet_that_its_frame_begins_in(kipwatch: Kipwatch, captures: Path) -> None:
-    """After the three packets of the handshake each packet carries a frame."""
+    """After the three packets of the handshake, each packet carries a frame."""
     ran = kipwatch("check", "--jsonl", captures / "violating.pcap")
     for finding in map(json.loads, ran.output.splitlines()):
         assert finding["evidence"]["packet"] == finding["sequence"] + 2

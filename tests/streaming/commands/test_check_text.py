@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from expectations.report.client import Client
+from expectations.report.terminal import client_lines
 from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
 from tests.streaming.captures import conforming, write_capture
@@ -51,6 +54,29 @@ def test_quiet_is_the_verdict_alone(
     loud, quiet = kipwatch("check", captures / name), kipwatch("check", "--quiet", captures / name)
     assert (loud.status, quiet.status) == (status, status)
     assert quiet.output.splitlines() == loud.output.splitlines()[-1:]
+
+
+def test_each_client_has_a_line(lines_of: Lines) -> None:
+    """With the requests that JSON counts; a client without a name is one, too."""
+    report = json.loads("\n".join(lines_of("--json", real_clients.CAPTURE)))
+    shown = [line for line in lines_of(real_clients.CAPTURE) if line.startswith("client ")]
+    assert len(shown) == len(report["clients"]) > 1
+    for client in report["clients"]:
+        name = f"{client['client_software_name'] or 'unknown'} {client['client_software_version'] or ''}"
+        requests = f"{client['requests']:,} request"
+        assert any(line.startswith(f"client {name.strip()}: {requests}") for line in shown), name
+
+
+def test_of_invented_clients_the_busiest_are_listed() -> None:
+    """A name that would move the cursor is shown as text."""
+    counts = dict.fromkeys((f"name-{number}" for number in range(100)), 1) | {"busy\x1b[2J": 7}
+    shown = [line.plain for line in client_lines([client(*each) for each in counts.items()])]
+    assert shown[0] == "client busy\\x1b[2J 1.0: 7 requests on 1 connection, as app"
+    assert (len(shown), shown[-1]) == (21, "and 81 more; --json lists all")
+
+
+def client(name: str, requests: int) -> Client:
+    return Client(name, "1.0", 1, requests, ["app"], [], 0, 0, [], [])
 
 
 def test_what_is_suppressed_is_counted_apart(

@@ -16,7 +16,8 @@ import pytest
 
 from decoders.codec.request import write_request
 from decoders.schema.header_versions import Layout
-from decoders.schema.registry import COMMITTED_TABLE, default_schemas
+from decoders.schema.registry import default_schemas
+from decoders.schema.source import COMMITTED_TABLE
 from expectations.conversation.identifier import identifier_text
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import packets_of, write_capture, write_packets
@@ -165,7 +166,7 @@ def test_a_client_id_selects_responses_and_later_requests_too(objects: Objects) 
 
 
 def test_a_frame_that_cannot_be_read_says_why(objects: Objects) -> None:
-    """Between frames that can be decoded."""
+    """It is shown between frames that can be decoded."""
     exchange = Exchange()
     exchange.request("Metadata", 12, client_id="app")
     exchange.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))

@@ -14,12 +14,12 @@ Kipwatch = Callable[..., Ran]
 
 
 def lines(ran: Ran) -> dict[str, tuple[str, str]]:
-    """The verdict and detail of each requirement."""
+    """The answer and detail of each requirement."""
     shown = {}
     for line in ran.output.splitlines():
-        verdict, _, rest = line.partition(" ")
+        answer, _, rest = line.partition(" ")
         need, _, detail = rest.strip().partition(": ")
-        shown[need] = (verdict, detail)
+        shown[need] = (answer, detail)
     return shown
 
 
@@ -37,9 +37,9 @@ def test_without_java_it_says_how_to_get_it(kipwatch: Kipwatch, monkeypatch: pyt
     for name, value in WITHOUT_JAVA.items():
         monkeypatch.setenv(name, value)
     ran = kipwatch("doctor")
-    verdict, detail = lines(ran)["Java"]
+    answer, detail = lines(ran)["Java"]
     assert ran.status == 1
-    assert verdict == "no"
+    assert answer == "no"
     assert "install openjdk-17-jre-headless" in detail
 
 

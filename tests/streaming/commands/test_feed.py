@@ -16,9 +16,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from streaming.feeder.capture import can_capture
-from streaming.feeder.heartbeat import FeederHeartbeats
-from streaming.feeder.ring import RETIRE_MILLISECONDS
+from streaming.feeder.capture import RETIRE_MILLISECONDS, can_capture
+from streaming.feeder.feeder import FeederHeartbeats
 from tests.decoders.wire.conversation import metadata, prefixed
 from tests.streaming.commands.ran import Ran
 
@@ -32,7 +31,7 @@ needs_root = pytest.mark.skipif(
 
 
 def test_a_dry_run_shows_each_record_and_the_totals(kipwatch: Kipwatch, captures: Path) -> None:
-    """And needs no Kafka: nobody listens at the bootstrap address."""
+    """It needs no Kafka: nobody listens at the bootstrap address."""
     ran = kipwatch("feed", captures / "clean.pcap", "--dry-run", "--bootstrap", "127.0.0.1:1")
     assert ran.status == 0
     ready, *lines, stopped = ran.output.splitlines()
@@ -173,12 +172,12 @@ def _feed(*flags: str) -> list[str]:
 
 
 def _copy_compiled_code(folder: Path) -> None:
-    """Copy compiled code to a folder that another user may read and write."""
+    """Copy compiled code to a folder of the user nobody."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kipwatch" / "numba"
     if cache.is_dir():
         shutil.copytree(cache, folder / "kipwatch" / "numba")
     for place in (folder, *folder.rglob("*")):
-        place.chmod(0o777)
+        shutil.chown(place, "nobody")
 
 
 def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
@@ -192,7 +191,7 @@ def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
 def _status_of_short_run(
     command: list[str], folder: Path, environment: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """Run a feeder until it is ready; return its status as of /proc."""
+    """Run a feeder until it is ready. Returns its status in /proc."""
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
     log = folder / "feeder.log"

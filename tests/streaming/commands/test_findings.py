@@ -1,4 +1,4 @@
-"""`kipwatch findings`: those that are in the topic, and those that come."""
+"""`kipwatch findings`: the present findings of the topic, and new ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from expectations.judging.finding import Finding
-from streaming.broker import findings_topic
+from streaming.broker import topics
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.broker.topics import create_topics
-from streaming.demo.child import Child
-from streaming.query.findings_sink import FindingsSink
+from streaming.demo.road import Child
+from streaming.query.topic_sinks import FindingsSink
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.commands.ran import Ran
 
@@ -60,10 +60,14 @@ def test_findings_are_shown_once_as_they_come(tmp_path: Path, kipwatch: Kipwatch
 
 
 def test_a_kafka_that_does_not_respond_is_named(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings_topic, "RESPONSE_SECONDS", 0.5)
+    monkeypatch.setattr(topics, "RESPONSE_SECONDS", 0.5)
     (port,) = free_ports(1)
     line = kipwatch("findings", "--bootstrap", f"127.0.0.1:{port}").error_line
-    assert line.startswith(f"Kafka does not respond at 127.0.0.1:{port}")
+    address = f"127.0.0.1:{port}"
+    assert line == (
+        f"cannot ask Kafka at {address}: cannot connect to {address} (Connection refused): "
+        "correct `bootstrap`, or start the broker"
+    )
 
 
 def test_a_table_of_kafka_that_is_refused_is_one_line(kipwatch: Kipwatch, tmp_path: Path) -> None:

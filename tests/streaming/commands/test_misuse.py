@@ -136,7 +136,7 @@ def test_a_folder_with_a_file_that_is_no_capture(kipwatch: Kipwatch, tmp_path: P
 
 
 def test_the_file_that_is_fed_is_not_saved_over(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """Under any name: its contents would be lost."""
+    """This holds under any name of the file, whose contents would be lost."""
     path, link = tmp_path / "a.pcap", tmp_path / "b.pcap"
     path.write_bytes(b"a capture")
     link.symlink_to(path)
@@ -179,7 +179,7 @@ def test_the_query_does_not_read_where_the_feeder_of_its_configuration_watches(
 
 
 def test_a_rule_that_does_not_exist(kipwatch: Kipwatch, tmp_path: Path) -> None:
-    """The line names the nearest rule that does."""
+    """The line names the nearest rule that exists."""
     path = tmp_path / "kipwatch.toml"
     path.write_text("disable = ['wire/unknown-apis']")
     expected = "disable: the configuration names a rule 'wire/unknown-apis'; did you mean wire/unknown-api?"
@@ -272,7 +272,7 @@ def test_the_overview_lists_every_command(kipwatch: Kipwatch) -> None:
 
 @pytest.mark.slow
 def test_a_closed_pipe_is_no_error(captures: Path) -> None:
-    """As by `| head`, also if all output fits into one buffer."""
+    """`| head` closes it, also if all output fits into one buffer."""
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run(

@@ -12,7 +12,7 @@ from tests.streaming.commands.ran import Ran
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace what takes long by a line of output each."""
+    """Replace each slow step by a line of output."""
     monkeypatch.setattr(prepare, "jars", lambda _name, _say: print("fetched"))
     monkeypatch.setattr(prepare, "Feeder", lambda *_arguments, **_named: print("compiled"))
 

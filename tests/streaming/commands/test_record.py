@@ -12,9 +12,11 @@ import pytest
 from decoders.schema.registry import default_schemas
 from streaming.check.examination import records_of
 from streaming.feeder.source import open_capture
+from streaming.settings.address import address_text
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.commands.ran import Ran, run_process
 from tests.streaming.feeder.live import assert_same_requests
+from tests.streaming.probe.model_broker import ModelBroker
 from tests.streaming.secure_broker import SecureBroker, make_certificate
 
 Kipwatch = Callable[..., Ran]
@@ -130,3 +132,59 @@ def test_a_command_that_fails_is_status_2(kipwatch: Kipwatch, tmp_path: Path) ->
 )
 def test_a_mistake_is_one_line(kipwatch: Kipwatch, tmp_path: Path, flags: list[str], message: str) -> None:
     assert message in kipwatch("record", "--save", tmp_path / "x.pcap", *flags).error_line
+
+
+GREETS = """
+import os, time
+from decoders.schema.registry import default_schemas
+from streaming.probe.client import InstanceClient, new_instance_id
+from streaming.probe.requests import negotiate
+from streaming.settings.address import host_and_port
+address = host_and_port(os.environ["KIPWATCH_BOOTSTRAP"])
+with InstanceClient(default_schemas(), address, "greeter", new_instance_id()) as client:
+    asked = 4
+    while negotiate(client, asked)["errorCode"] == 35:
+        # Behind a relay a response counts as read after five seconds.
+        time.sleep(5.5)
+        asked -= AFTER_REFUSAL
+"""
+
+
+@pytest.mark.parametrize(("step", "status"), [("4", 0), ("1", 1)], ids=["dutiful", "offending"])
+def test_a_client_is_provoked(kipwatch: Kipwatch, tmp_path: Path, step: str, status: int) -> None:
+    """Version 3 is outside of the range beside the refusal of version 4."""
+    save, junit = tmp_path / "run.pcap", tmp_path / "run.xml"
+    flags = ["--provoke", "versions-refused,older-broker", "--save", save, "--junit", junit, "--json"]
+    script = GREETS.replace("AFTER_REFUSAL", step)
+    with ModelBroker(5) as broker:
+        bootstrap = address_text(*broker.address)
+        ran = kipwatch("record", "--bootstrap", bootstrap, *flags, "--", sys.executable, "-c", script)
+    report = json.loads(ran.output)
+    assert [duty["duty"] for duty in report["duties"]] == ["versions-refused", "older-broker"]
+    assert [duty["state"] for duty in report["duties"]][1] == "undecided"
+    assert (tmp_path / "run-versions-refused.pcap").exists()
+    assert b"kipwatch.duty" in junit.read_bytes()
+    assert ran.status == status, report
+
+
+def test_a_provocation_that_meets_nothing_is_not_offered(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    """A client without a group sends no heartbeat."""
+    flags = ["--provoke", "members-fenced", "--save", tmp_path / "run.pcap", "--json"]
+    with ModelBroker(3) as broker:
+        bootstrap = address_text(*broker.address)
+        script = GREETS.replace("AFTER_REFUSAL", "1").replace("time.sleep(5.5)", "pass")
+        ran = kipwatch("record", "--bootstrap", bootstrap, *flags, "--", sys.executable, "-c", script)
+    [duty] = json.loads(ran.output)["duties"]
+    assert (duty["state"], ran.status) == ("not offered", 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--provoke", "older-brokers"], "did you mean older-broker?"),
+        (["--provoke", "all", "--quiet"], "--quiet is not for --provoke"),
+    ],
+)
+def test_provocations_that_cannot_be_played(kipwatch: Kipwatch, flags: list[str], message: str) -> None:
+    ran = kipwatch("record", "--bootstrap", "127.0.0.1:1", *flags, "--", "true")
+    assert message in ran.error_line

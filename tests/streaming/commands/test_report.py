@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from decoders.schema.registry import COMMITTED_TABLE
+from decoders.schema.source import COMMITTED_TABLE
 from streaming.commands.main import main
 from tests.captures import planted, real_clients
 from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process
@@ -49,7 +49,7 @@ def test_the_json_holds_clients_and_versions(kipwatch: Kipwatch, features: Path)
 
 @pytest.fixture
 def later(tmp_path: Path) -> Path:
-    """The table of a release that has removed what the Java clients of the capture use of Metadata."""
+    """The table of a release without the versions of Metadata that the Java clients of the capture use."""
     table = json.loads(COMMITTED_TABLE.read_text())
     for message in table["messages"]:
         if message["name"] in ("FetchRequest", "FetchResponse"):

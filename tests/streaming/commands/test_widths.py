@@ -14,7 +14,7 @@ from tests.captures import planted
 from tests.streaming.commands.ran import Ran
 
 SENTENCES = (f"{planted.CAPTURE}: ",)
-"""How lines begin that are one sentence: a terminal may wrap them, and a file has them whole."""
+"""The beginnings of lines that are one sentence, which a terminal wraps and a file has whole."""
 PRINTED = (
     ("--help",),
     ("rules",),
@@ -27,7 +27,7 @@ Printed = Callable[..., str]
 
 @pytest.fixture
 def printed(kipwatch: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Printed:
-    """Run a command at a terminal's width, and return what it prints."""
+    """Run a command at a terminal's width. Returns its output."""
 
     def run(*arguments: object, width: int) -> str:
         monkeypatch.setenv("COLUMNS", str(width))

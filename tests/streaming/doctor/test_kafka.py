@@ -8,16 +8,15 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
 
 from streaming.broker.topics import create_topics
-from streaming.doctor.diagnosis import Diagnosis, Verdict
-from streaming.doctor.examination import examination
-from streaming.doctor.kafka import KafkaDoctor, Use, findings_use, frames_use
-from streaming.settings.configuration import Configuration
+from streaming.commands.doctor import examination
+from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor.kafka import KafkaDoctor, TopicUse, findings_use, frames_use
+from streaming.settings.configuration import Configuration, FramesTopicSettings, Topics
 from streaming.settings.kafka_client import Setting
-from streaming.settings.topic_settings import FramesTopicSettings, Topics
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
 FRAMES, FINDINGS = "kipwatch.frames", "kipwatch.findings"
-YES, NOTE, NO = Verdict.YES, Verdict.NOTE, Verdict.NO
+YES, NOTE, NO = Answer.YES, Answer.NOTE, Answer.NO
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def configured(broker: SecureBroker, user: str = "", **settings: object) -> Conf
     return Configuration(bootstrap=bootstrap, kafka=kafka, **settings)  # type: ignore[arg-type]
 
 
-def of_topic(configuration: Configuration, use: Use) -> list[Diagnosis]:
+def of_topic(configuration: Configuration, use: TopicUse) -> list[Diagnosis]:
     return list(KafkaDoctor(configuration).topic(use))
 
 
@@ -52,24 +51,24 @@ def reached(bootstrap: str, kafka: dict[str, Setting] | None = None) -> Diagnosi
 def test_what_is_well_is_told_with_what_was_seen(secure: SecureBroker) -> None:
     configuration = configured(secure)
     found = reached(secure.internal)
-    assert (found.verdict, found.detail.endswith(", brokers: 1")) == (YES, True)
+    assert (found.answer, found.detail.endswith(", brokers: 1")) == (YES, True)
     right, settings = of_topic(configuration, frames_use(configuration, AclOperation.READ))
-    assert (right.verdict, right.detail) == (YES, "Read is permitted")
-    assert (settings.verdict, settings.detail) == (YES, "2 partitions, kept 24 h")
-    assert [each.verdict for each in of_topic(configuration, findings_use(configuration))] == [YES, YES]
+    assert (right.answer, right.detail) == (YES, "Read is permitted")
+    assert (settings.answer, settings.detail) == (YES, "2 partitions, kept 24 h")
+    assert [each.answer for each in of_topic(configuration, findings_use(configuration))] == [YES, YES]
 
 
 def test_a_port_where_nothing_listens_is_told_at_once() -> None:
     found = reached("127.0.0.1:1")
-    assert found.verdict is NO
+    assert found.answer is NO
     assert found.detail.startswith("cannot connect to 127.0.0.1:1 (Connection refused): correct `bootstrap`")
 
 
 @pytest.mark.jvm
 def test_a_port_that_demands_tls_is_told(secure: SecureBroker) -> None:
     found = reached(secure.tls)
-    assert found.verdict is NO
-    assert found.detail.startswith("it accepts connections, but: ")
+    assert found.answer is NO
+    assert found.detail.startswith("it accepts connections, but: it speaks TLS, and this client does not; ")
     assert "[kafka]" in found.detail
 
 
@@ -79,23 +78,23 @@ def test_a_wrong_password_is_told_with_the_brokers_words(
 ) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, "wrong")
     found = reached(secure.sasl, secure.login(USER))
-    assert found.verdict is NO
+    assert found.answer is NO
     assert "Authentication failed" in found.detail
 
 
 @pytest.mark.jvm
 def test_a_broker_of_several_that_is_away_is_a_note(secure: SecureBroker) -> None:
     found = reached(f"127.0.0.1:1,{secure.internal}")
-    assert (found.verdict, "cannot connect to 127.0.0.1:1 " in found.detail) == (NOTE, True)
+    assert (found.answer, "cannot connect to 127.0.0.1:1 " in found.detail) == (NOTE, True)
 
 
 @pytest.mark.jvm
 def test_the_rights_that_the_page_names_are_enough(secure: SecureBroker) -> None:
     configuration = configured(secure, USER)
     right, settings = of_topic(configuration, frames_use(configuration, AclOperation.WRITE))
-    assert (right.verdict, right.detail) == (YES, "Write is permitted")
+    assert (right.answer, right.detail) == (YES, "Write is permitted")
     # The right to see settings is not among them.
-    assert settings.verdict is NOTE
+    assert settings.answer is NOTE
     assert "grant DescribeConfigs on kipwatch.frames" in settings.detail
 
 
@@ -103,7 +102,7 @@ def test_the_rights_that_the_page_names_are_enough(secure: SecureBroker) -> None
 def test_a_missing_right_is_named(secure: SecureBroker) -> None:
     configuration = configured(secure, "query")
     right, _ = of_topic(configuration, frames_use(configuration, AclOperation.WRITE))
-    assert right.verdict is NO
+    assert right.answer is NO
     assert right.detail == (
         "Write is not permitted: grant Write on kipwatch.frames (docs/run.md lists the ACLs)"
     )
@@ -113,7 +112,7 @@ def test_a_missing_right_is_named(secure: SecureBroker) -> None:
 def test_a_topic_that_the_user_may_not_even_see_is_told(secure: SecureBroker) -> None:
     configuration = configured(secure, "query")
     (found,) = of_topic(configuration, findings_use(configuration))
-    assert found.verdict is NO
+    assert found.answer is NO
     assert "grant Write on kipwatch.findings" in found.detail
 
 
@@ -122,12 +121,12 @@ def test_a_missing_topic_is_created_later_if_it_may_be(secure: SecureBroker) -> 
     secure.grant(USER, (ResourceType.TOPIC, "missing", AclOperation.WRITE))
     configuration = configured(secure, USER, frames_topic="missing")
     (found,) = of_topic(configuration, frames_use(configuration, AclOperation.WRITE))
-    assert found.verdict is NO
+    assert found.answer is NO
     assert "it does not exist; " in found.detail
     assert "grant Create on it" in found.detail
     secure.grant(USER, (ResourceType.TOPIC, "missing", AclOperation.CREATE))
     (found,) = of_topic(configuration, frames_use(configuration, AclOperation.WRITE))
-    assert (found.verdict, found.detail) == (YES, "it does not exist, and will be created")
+    assert (found.answer, found.detail) == (YES, "it does not exist, and will be created")
     topics = AdminClient({"bootstrap.servers": secure.internal}).list_topics(timeout=10).topics
     assert "missing" not in topics
 
@@ -137,7 +136,7 @@ def test_a_missing_topic_that_the_cluster_cannot_create_is_told(secure: SecureBr
     three = Topics(frames=FramesTopicSettings(replication_factor=3))
     configuration = configured(secure, frames_topic="replicated", topics=three)
     (found,) = of_topic(configuration, frames_use(configuration, AclOperation.WRITE))
-    assert (found.verdict, "eplication" in found.detail) == (NO, True)
+    assert (found.answer, "eplication" in found.detail) == (NO, True)
 
 
 @pytest.mark.jvm
@@ -147,7 +146,7 @@ def test_settings_that_do_harm_are_told(secure: SecureBroker) -> None:
     admin.create_topics([NewTopic("odd", 1, config=config)])["odd"].result()
     configuration = configured(secure, frames_topic="odd", findings_topic="odd")
     _, frames = of_topic(configuration, frames_use(configuration, AclOperation.READ))
-    assert frames.verdict is NOTE
+    assert frames.answer is NOTE
     assert "deletes frames before they are judged" in frames.detail
     assert "records are kept 1 h, not the 24 h of the configuration" in frames.detail
     assert "kafka-configs" in frames.detail
@@ -157,9 +156,9 @@ def test_settings_that_do_harm_are_told(secure: SecureBroker) -> None:
 def test_a_query_is_examined_as_a_whole(secure: SecureBroker) -> None:
     configuration = configured(secure, "query", checkpoint="/nowhere/checkpoint")
     found = {each.name: each for each in examination(configuration, feeder=False, query=True)}
-    assert found["Java"].verdict is found[f"topic {FRAMES}"].verdict is YES
+    assert found["Java"].answer is found[f"topic {FRAMES}"].answer is YES
     assert found["Spark's login to Kafka"].detail == "by SASL_SSL"
-    assert found[f"topic {FINDINGS}"].verdict is found["topic kipwatch.quarantine"].verdict is NO
+    assert found[f"topic {FINDINGS}"].answer is found["topic kipwatch.quarantine"].answer is NO
     assert "packet capture" not in found
 
 
@@ -168,4 +167,4 @@ def test_a_table_that_java_cannot_follow_is_told_and_a_missing_secret() -> None:
     configuration = Configuration(bootstrap="127.0.0.1:1", kafka=kafka)
     query = {each.name: each for each in examination(configuration, feeder=False, query=True)}
     assert "ssl.crl.location" in query["Spark's login to Kafka"].detail
-    assert (query["Kafka"].verdict, "KIPWATCH_NOT_SET is not set" in query["Kafka"].detail) == (NO, True)
+    assert (query["Kafka"].answer, "KIPWATCH_NOT_SET is not set" in query["Kafka"].detail) == (NO, True)

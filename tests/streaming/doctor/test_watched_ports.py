@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.doctor.diagnosis import Diagnosis, Verdict
-from streaming.doctor.watched_ports import watched_ports
+from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor.machine import watched_ports
 from streaming.settings.configuration import Configuration
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.conversation import TO_BROKER, exchanges, metadata, prefixed
@@ -33,7 +33,7 @@ def listener() -> Iterator[socket.socket]:
 
 @contextlib.contextmanager
 def talking(listener: socket.socket, talk: Talk) -> Iterator[int]:
-    """Connect to a port again and again, and speak; yields the port."""
+    """Connect to a port again and again, and speak. Yields the port."""
     ended = threading.Event()
 
     def connect() -> None:
@@ -66,14 +66,14 @@ def begin_tls(client: socket.socket, _server: socket.socket) -> None:
 def test_kafka_is_counted(listener: socket.socket) -> None:
     with talking(listener, lambda client, _: client.sendall(prefixed(metadata(1)))) as port:
         found = seen(port)
-    assert (found.verdict, "bytes of Kafka on lo" in found.detail) == (Verdict.YES, True)
+    assert (found.answer, "bytes of Kafka on lo" in found.detail) == (Answer.YES, True)
 
 
 @captures
 def test_tls_is_told(listener: socket.socket) -> None:
     with talking(listener, begin_tls) as port:
         found = seen(port)
-    assert found.verdict is Verdict.NO
+    assert found.answer is Answer.NO
     assert found.detail.startswith("carries TLS: nothing is judged there")
 
 
@@ -81,13 +81,13 @@ def test_tls_is_told(listener: socket.socket) -> None:
 def test_another_protocol_is_told(listener: socket.socket) -> None:
     with talking(listener, lambda client, _: client.sendall(b"GET / HTTP/1.1\r\n\r\n")) as port:
         found = seen(port)
-    assert (found.verdict, "not Kafka" in found.detail) == (Verdict.NOTE, True)
+    assert (found.answer, "not Kafka" in found.detail) == (Answer.NOTE, True)
 
 
 @captures
 def test_silence_is_told(listener: socket.socket) -> None:
     found = seen(listener.getsockname()[1])
-    assert (found.verdict, found.detail.startswith("nothing on lo in 2 s: ")) == (Verdict.NOTE, True)
+    assert (found.answer, found.detail.startswith("nothing on lo in 2 s: ")) == (Answer.NOTE, True)
 
 
 def encrypting(keys: Path, *, logs_keys: bool) -> Talk:
@@ -117,11 +117,11 @@ def test_tls_beside_a_key_log_is_read_or_told(
     with talking(listener, encrypting(keys, logs_keys=logs_keys)) as port:
         configuration = Configuration(interface=["lo"], ports=[port], tls_keylog=[str(keys)])
         of_file, found = watched_ports(configuration, SECONDS)
-    assert (of_file.verdict, of_file.name) == (Verdict.YES, f"key log {keys}")
+    assert (of_file.answer, of_file.name) == (Answer.YES, f"key log {keys}")
     if logs_keys:
-        assert (found.verdict, "TLS connections read" in found.detail) == (Verdict.YES, True)
+        assert (found.answer, "TLS connections read" in found.detail) == (Answer.YES, True)
     else:
-        assert found.verdict is Verdict.NO
+        assert found.answer is Answer.NO
         assert found.detail.startswith("the key log has no secrets of TLS connections: ")
 
 
@@ -131,4 +131,4 @@ def test_a_missing_key_log_is_a_note(listener: socket.socket, tmp_path: Path) ->
         interface=["lo"], ports=[listener.getsockname()[1]], tls_keylog=[str(tmp_path / "keys")]
     )
     of_file, _ = watched_ports(configuration, 0.1)
-    assert (of_file.verdict, "does not exist" in of_file.detail) == (Verdict.NOTE, True)
+    assert (of_file.answer, "does not exist" in of_file.detail) == (Answer.NOTE, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class KnownTopic:
-    """A topic with some partitions, 0 while they are not known, and a problem."""
+    """A topic with a number of partitions, 0 while it is unknown, and a problem."""
 
     def __init__(self, partitions: int = 2, problem: str = "") -> None:
         self.partitions, self._problem = partitions, problem

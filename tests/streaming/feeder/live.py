@@ -23,7 +23,7 @@ from tests.streaming.broker.request_log import LoggedRequest
 
 FRAMES = "kipwatch.frames"
 PATIENCE = 120.0
-"""Seconds. A start takes one, or half a minute if nothing was compiled before."""
+"""Seconds. A start takes 1 s, or 30 s if nothing was compiled before."""
 Request = tuple[int, int, int | None, str]
 
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -36,7 +36,7 @@ def captures(test: Test) -> Test:
 
 
 class LiveFeeder:
-    """`kipwatch feed` on the loopback interface. A context manager; leaving it stops the feeder."""
+    """`kipwatch feed` on the loopback interface. A context manager that stops it."""
 
     def __init__(self, log: Path, ports: Iterable[int], bootstrap: str, *flags: str) -> None:
         command = [sys.executable, "-m", "streaming.commands.main", "feed", "--interface", "lo"]
@@ -60,13 +60,13 @@ class LiveFeeder:
         self.stop()
 
     def logged(self, event: str) -> list[dict[str, Any]]:
-        """The events of one name that the feeder has logged so far."""
+        """Return the events of a name that the feeder has logged so far."""
         lines = [line for line in self._log.read_text().splitlines(keepends=True) if line.startswith("{")]
         events = [json.loads(line) for line in lines if line.endswith("\n")]
         return [fields for fields in events if fields["feeder"] == event]
 
     def wait_for(self, event: str) -> dict[str, Any]:
-        """Wait until the feeder has logged an event; returns it."""
+        """Wait until the feeder has logged an event. Returns the event."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             if events := self.logged(event):
@@ -76,15 +76,15 @@ class LiveFeeder:
         raise AssertionError(f"the feeder did not log {event}: {self._log.read_text()}")
 
     def kill(self) -> None:
-        """End it without a chance to finish."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> dict[str, Any]:
-        """Stop it, and return its last event."""
+        """Stop it. Returns its last event."""
         if self._process.poll() is None:
             self._process.terminate()
-            # Half as long again as it may take for packets captured before the stop, and to flush.
+            # Half as long again as the feeder may take to read what was captured, and to flush.
             self._process.wait(1.5 * (DRAIN_SECONDS + FLUSH_SECONDS))
         return (self.logged("stopped") or [{}])[-1]
 
@@ -105,12 +105,12 @@ def assert_same_requests(records: Sequence[Record], lines: Iterable[LoggedReques
 
 
 def logged(lines: Iterable[LoggedRequest]) -> Counter[Request]:
-    """The requests of the broker's log."""
+    """Return the requests of the broker's log."""
     return Counter((line.api_key, line.api_version, line.correlation_id, line.client_id) for line in lines)
 
 
 def requests_in(records: Iterable[Record]) -> Counter[Request]:
-    """The requests among records, by the same fields."""
+    """Return the requests among records, by the same fields."""
     requests = [
         read_request(default_schemas(), record.frame, cut=record.is_cut)
         for record in records

@@ -1,25 +1,74 @@
-"""Live capture on the loopback interface."""
+"""Live capture: blocks of the ring in the kernel's layout, and packets of the loopback interface."""
 
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from ipaddress import ip_network
 
+import numpy as np
 import pytest
 
 from decoders.frame.record import Closing, Kind, Record
-from decoders.schema.registry import default_schemas
-from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger
-from decoders.wire.segment import LinkType
-from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
-from streaming.feeder.excluded_traffic import ExcludedTraffic
+from decoders.wire.packet import Packet
+from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
+from decoders.wire.synthesis import SyntheticConnection
+from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture, copy_packets
 from streaming.feeder.packet_filter import EXCLUDED_BYTES
-from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
+from streaming.feeder.unwatched_traffic import ExcludedTraffic
+from tests.decoders.wire.conversation import metadata, metadata_response, new_columnar_tracker, prefixed
 from tests.streaming.feeder.live import captures
+
+CLIENT, SERVER = SocketAddress(bytes(4), 1), SocketAddress(bytes(4), 9092)
+HEADER, ALIGNMENT = 48, 16
+VLAN_VALID, TPID_VALID = 0x10, 0x40
+
+
+def block(packets: list[Packet], status: int = 0, tag: int = 0, tag_type: int = 0) -> bytes:
+    """Lay packets out as a block of the kernel (tpacket3_hdr)."""
+    laid = b""
+    for packet in packets:
+        size = -(-(HEADER + len(packet.data)) // ALIGNMENT) * ALIGNMENT
+        seconds, nanoseconds = divmod(packet.captured_at, 1_000_000_000)
+        fields = (size, seconds, nanoseconds, len(packet.data), packet.original_length, status, HEADER, 0)
+        header = struct.pack("=IIIIIIHHIIHH", *fields, 0, tag, tag_type, 0).ljust(HEADER, b"\0")
+        laid += (header + packet.data).ljust(size, b"\0")
+    return bytes(HEADER) + laid
+
+
+def read(content: bytes, count: int) -> list[Packet]:
+    data, columns = np.zeros(2 * len(content), np.uint8), np.empty((4, count), np.int64)
+    memory = np.frombuffer(bytearray(content), np.uint8)
+    top = copy_packets(memory, HEADER, count, data, 0, columns, 0)
+    positions, link_types = np.zeros(count, np.int64), np.full(count, LinkType.ETHERNET)
+    starts, lengths, original_lengths, captured_at = columns
+    batch = PacketBatch(data, top, starts, lengths, original_lengths, captured_at, positions, link_types)
+    return list(batch.packets())
+
+
+def test_packets_are_read_from_the_kernels_layout() -> None:
+    opened = SyntheticConnection(CLIENT, SERVER).opened(1_700_000_000_123_456_789)
+    cut = opened[0]._replace(data=opened[0].data[:54], original_length=1500)
+    packets = [*opened, cut, cut._replace(data=b"")]
+    assert read(block(packets), len(packets)) == packets
+
+
+@pytest.mark.parametrize(
+    ("status", "ethertype"), [(VLAN_VALID, 0x8100), (VLAN_VALID | TPID_VALID, 0x88A8)], ids=["tag", "kind"]
+)
+def test_a_vlan_tag_that_the_kernel_removed_is_inserted_again(status: int, ethertype: int) -> None:
+    packet = SyntheticConnection(CLIENT, SERVER).opened(0)[0]
+    (tagged,) = read(block([packet], status, 0xE007, 0x88A8), 1)
+    assert tagged.data == packet.data[:12] + struct.pack(">HH", ethertype, 0xE007) + packet.data[12:]
+    assert tagged.original_length == packet.original_length + 4
+    segment = read_segment(tagged)
+    assert isinstance(segment, Segment)
+    assert segment.destination == SERVER
 
 
 @pytest.fixture
@@ -30,7 +79,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 def converse(listener: socket.socket, response: bytes) -> None:
-    """One request and its response over a real connection."""
+    """Exchange a request and its response over a real connection."""
     with closing(socket.create_connection(listener.getsockname(), timeout=5)) as client:
         broker, _ = listener.accept()
         with broker:
@@ -47,7 +96,7 @@ def test_a_real_conversation_is_captured_once_and_becomes_records(
     listener: socket.socket,
 ) -> None:
     port, response = listener.getsockname()[1], prefixed(metadata_response(1) + bytes(200_000))
-    tracker = ColumnarTracker(default_schemas(), ports={port}, run=1)
+    tracker = new_columnar_tracker(ports={port})
     before, records = time.time_ns(), list[Record]()
     with InterfaceCapture(["lo"], {port}) as capture:
         converse(listener, response)
@@ -91,7 +140,7 @@ def test_packets_at_a_low_rate_are_kept_for_seconds_until_they_are_read(listener
 def test_packets_of_excluded_addresses_are_cut_by_the_kernel_and_counted(
     listener: socket.socket, network: str
 ) -> None:
-    """With the size that they had."""
+    """Their original size is kept."""
     response, excluded, ledger = (
         prefixed(metadata_response(1) + bytes(200_000)),
         [ip_network(network)],
@@ -112,7 +161,7 @@ def test_packets_of_excluded_addresses_are_cut_by_the_kernel_and_counted(
 
 @captures
 def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> None:
-    """The same interface twice yields each packet twice, in the order of time."""
+    """An interface that is named twice yields each packet twice, in order of time."""
     with InterfaceCapture(["lo", "lo"], {listener.getsockname()[1]}) as capture:
         converse(listener, prefixed(metadata_response(1)))
         time.sleep(0.2)

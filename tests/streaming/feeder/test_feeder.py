@@ -1,4 +1,4 @@
-"""One run of the feeder, without an interface and without Kafka."""
+"""One run of the feeder without an interface and without Kafka, and its health and readiness over HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import repeat
 from typing import Any, cast
 
@@ -15,18 +18,26 @@ import pytest
 from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.eviction import MAX_CONNECTIONS, evicted_at_once, max_half_open
 from decoders.wire.packet import Packet
+from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import feeder as feeder_module
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder import Feeder
+from streaming.feeder.publisher import Publisher
+from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
+from tests.streaming.feeder.known_topic import KnownTopic
+from tests.streaming.feeder.test_publisher import NOWHERE
+
+PATIENCE = 20.0
 
 
 class FakeOutlet:
-    """Accepts every record, or has failed."""
+    """An outlet that accepts every record, or has failed."""
 
     shed_bytes, waiting_bytes = 5, 7
 
@@ -151,6 +162,28 @@ def test_skipped_packets_and_what_is_not_kafka_are_on_the_metrics_page() -> None
     assert value("kipwatch_capture_bytes_total", {"fate": "skipped-opaque"}) == 203
 
 
+def test_evicted_connections_are_on_the_metrics_page() -> None:
+    clients = (SocketAddress(CLIENT.address, port) for port in range(2**15))
+    syns = [SyntheticConnection(client, SERVER).opened(1)[0] for client in clients]
+    feeder = Feeder(Configuration(), run=1)
+    feeder.run(batches(syns), FakeOutlet())
+    most = MAX_CONNECTIONS
+    value = feeder.registry.get_sample_value
+    evicted = value("kipwatch_capture_evicted_connections_total", {"state": "half-open"})
+    assert evicted is not None
+    assert 2**15 - max_half_open(most) <= evicted < 2**15 - max_half_open(most) + evicted_at_once(most)
+
+
+def test_segments_that_contradict_others_are_on_the_metrics_page() -> None:
+    synthetic = SyntheticConnection(CLIENT, SERVER)
+    sent = synthetic.opened(1) + synthetic.reset(2, TO_BROKER)
+    sent += synthetic.sent(3, TO_BROKER, prefixed(metadata(1)))
+    feeder = Feeder(Configuration(), run=1)
+    feeder.run(batches(sent), FakeOutlet())
+    value = feeder.registry.get_sample_value
+    assert value("kipwatch_capture_contradictions_total", {"kind": "close"}) == 1
+
+
 def test_a_request_longer_than_brokers_accept_is_an_invalid_size() -> None:
     synthetic, outlet = SyntheticConnection(CLIENT, SERVER), FakeOutlet()
     configuration = Configuration(max_request_bytes=1024)
@@ -160,3 +193,96 @@ def test_a_request_longer_than_brokers_accept_is_an_invalid_size() -> None:
     kinds = [record.kind for record in outlet.records]
     assert kinds == [Kind.OPENED, Kind.REQUEST, Kind.INVALID_SIZE, Kind.GAP]
     assert outlet.records[2].true_length == 1025
+
+
+def status(exposition: Exposition, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}{path}", timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def waiting_bytes(feeder: Feeder) -> float:
+    return feeder.registry.get_sample_value("kipwatch_feed_waiting_bytes") or 0
+
+
+def test_while_kafka_is_unreachable_the_feeder_is_healthy_and_not_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(feeder_module, "FLUSH_SECONDS", 0.1)
+    stopping = threading.Event()
+    feeder = Feeder(Configuration(), run=1, stopping=stopping)
+    failures: list[UserError] = []
+
+    def batches() -> Iterator[PacketBatch]:
+        yield PacketBatch.of(packets())
+        while not stopping.wait(0.05):
+            yield PacketBatch.of([])
+        yield PacketBatch.of([])
+
+    def run() -> None:
+        try:
+            publisher = Publisher(NOWHERE, "frames", {}, 100_000, feeder.waits, topic=KnownTopic())
+            feeder.run(batches(), publisher)
+        except UserError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    with closing(serve(feeder.registry, 0, feeder.is_healthy, feeder.is_ready)) as exposition:
+        assert (status(exposition, "/healthz"), status(exposition, "/readyz")) == (200, 503)
+        thread.start()
+        deadline = time.monotonic() + PATIENCE
+        # It is ready until librdkafka finds the broker unreachable. The records wait for longer.
+        while not (waiting := waiting_bytes(feeder)) or status(exposition, "/readyz") == 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert (status(exposition, "/healthz"), status(exposition, "/readyz")) == (200, 503)
+        assert waiting > 0
+        stopping.set()
+        thread.join(PATIENCE)
+    assert "did not accept 2 records" in str(failures[0])
+
+
+class SlowOutlet(FakeOutlet):
+    """An outlet that takes long for a batch, and calls a function meanwhile."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
+
+    def publish_batch(self, batch: FrameBatch) -> None:
+        for _ in range(6):
+            time.sleep(0.1)
+            self._meanwhile()
+
+
+def test_a_stuck_feeder_is_unhealthy_and_one_that_waits_for_kafka_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A restart because Kafka is unreachable would lose the waiting records."""
+    monkeypatch.setattr(feeder_module, "STUCK_AFTER", 0.4)
+    feeder, stuck, waits = Feeder(Configuration(), run=1), list[bool](), list[bool]()
+    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(lambda: stuck.append(feeder.is_healthy())))
+    assert (stuck[0], stuck[5]) == (True, False)
+
+    def wait() -> None:
+        waits.append(feeder.is_healthy())
+        feeder.waits()
+
+    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(wait))
+    assert all(waits)
+
+
+def test_while_it_waits_for_kafka_the_metrics_page_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeder_module, "METRICS_INTERVAL", 0.0)
+    capture, seen = FakeCapture(), list[float | None]()
+    feeder = Feeder(Configuration(), run=1, capture=cast(InterfaceCapture, capture))
+
+    def wait() -> None:
+        capture.dropped += 1
+        feeder.waits()
+        seen.append(feeder.registry.get_sample_value("kipwatch_capture_dropped_packets_total"))
+
+    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(wait))
+    assert seen[:3] == [4, 5, 6]

@@ -138,7 +138,7 @@ def test_a_key_log_that_is_truncated_and_regrown_between_two_polls_is_read_anew(
 def test_a_writer_that_keeps_its_place_in_a_truncated_key_log_is_read(
     path: Path, logs: FollowedKeyLogs, said: Said
 ) -> None:
-    """Without O_APPEND it leaves a hole of zeros where the old lines were."""
+    """A writer without O_APPEND leaves a hole of zeros in place of the old lines."""
     with path.open("w") as writer:
         for number in range(4):
             writer.write(line(number))

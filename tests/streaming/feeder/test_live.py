@@ -41,7 +41,7 @@ EVERYTHING = 10_000_000
 
 
 STANDSTILL = 1.0
-"""Seconds for which Kafka stands still at a time."""
+"""Seconds of each pause of Kafka."""
 SMALLEST_BLOCK, LARGEST_BLOCK = 100, 1_000_000
 """Bytes: no block is as small, and none that a feeder writes is as large."""
 
@@ -51,7 +51,7 @@ class RestartableBroker(EmbeddedBroker):
 
     @property
     def process_id(self) -> int:
-        """The process below which its JVM runs."""
+        """The guard of its JVM."""
         return self._process.pid
 
     def stop(self) -> None:
@@ -119,7 +119,7 @@ def press(bootstrap: str, stop: threading.Event) -> None:
 
 
 def press_for(bootstrap: str, seconds: float) -> None:
-    """Send such requests for some seconds."""
+    """Send requests from several clients for some seconds."""
     stop = threading.Event()
     timer = threading.Timer(seconds, stop.set)
     timer.start()
@@ -127,7 +127,7 @@ def press_for(bootstrap: str, seconds: float) -> None:
 
 
 def converse(client: socket.socket, server: socket.socket, numbers: range) -> int:
-    """Send a request and a response for each number; returns their total bytes."""
+    """Send a request and a response for each number. Returns their total bytes."""
     sent = 0
     for number in numbers:
         for source, destination, frame in (
@@ -156,7 +156,7 @@ def test_ordinary_load_is_published_request_by_request(broker: RestartableBroker
 
 @captures
 def test_the_feeder_does_not_publish_its_own_traffic(broker: RestartableBroker, log: Path) -> None:
-    """Not even if it publishes to the listener that it watches."""
+    """Also not if it publishes to the listener that it watches."""
     with LiveFeeder(log, [watched_port(broker)], broker.watched) as feeder:
         play(broker)
         stopped = feeder.stop()
@@ -234,7 +234,7 @@ def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
         ):
             sent = converse(client, server, range(10))
             broker.stop()
-            # As much as fills the queue: blocks that wait are compressed.
+            # Enough to fill the queue, whose blocks are compressed.
             count = 10
             while not feeder.logged("shedding"):
                 sent += converse(client, server, range(count, count + 1000))
@@ -253,7 +253,7 @@ def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_slow_kafka_gets_every_frame(broker: RestartableBroker, log: Path) -> None:
-    """It stands still while the conversation goes on, again and again, and nothing is shed or refused."""
+    """Kafka pauses again and again during the conversation, and nothing is shed or refused."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         LiveFeeder(log, [listener.getsockname()[1]], broker.internal) as feeder,
@@ -279,7 +279,7 @@ def test_a_slow_kafka_gets_every_frame(broker: RestartableBroker, log: Path) -> 
 def test_what_a_full_kafka_refuses_is_counted_to_the_frame_and_becomes_gaps(
     broker: RestartableBroker, log: Path
 ) -> None:
-    """The topic has no room for a block for a while; then a gap in each direction has what was refused."""
+    """The topic refuses blocks for a while. Then a gap in each direction accounts for them."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         LiveFeeder(log, [listener.getsockname()[1]], broker.internal) as feeder,
@@ -307,7 +307,7 @@ def test_what_a_full_kafka_refuses_is_counted_to_the_frame_and_becomes_gaps(
 
 
 def assert_whole(broker: EmbeddedBroker, sent: int) -> tuple[list[Record], list[Record]]:
-    """Every byte that was sent is in a frame of the topic or in a gap. Returns all records, and frames."""
+    """Assert that every sent byte is in a frame of the topic or in a gap. Returns all records, and frames."""
     records = [record for record in published(broker) if record.kind is not Kind.HEARTBEAT]
     assert min(records, key=lambda record: record.sequence).kind is Kind.OPENED
     gaps = sum(record.true_length for record in records if record.kind is Kind.GAP)
@@ -317,7 +317,7 @@ def assert_whole(broker: EmbeddedBroker, sent: int) -> tuple[list[Record], list[
 
 
 def await_records(broker: EmbeddedBroker, count: int) -> None:
-    """Wait until the topic has more than so many records."""
+    """Wait until the topic has more than a number of records."""
     deadline = time.monotonic() + PATIENCE
     while len(published(broker)) <= count:
         assert time.monotonic() < deadline

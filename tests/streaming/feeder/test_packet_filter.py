@@ -26,7 +26,7 @@ V6 = (bytes(15) + b"\x01", bytes(15) + b"\x02")
 
 
 def run(program: list[BpfInstruction], packet: bytes) -> int:
-    """Run a program like the kernel: a load beyond the packet rejects it."""
+    """Run a program as the kernel does: a load beyond the end of the packet rejects it."""
     accumulator = index = at = 0
     while True:
         code, when_true, when_false, operand = program[at]
@@ -145,7 +145,7 @@ def test_other_protocols_and_later_fragments_are_rejected() -> None:
 def test_packets_of_excluded_networks_are_cut_in_both_directions(
     addresses: tuple[bytes, bytes], network: str, is_excluded: bool
 ) -> None:
-    """Those of other ports are rejected all the same."""
+    """Packets of other ports are rejected nevertheless."""
     excluded = [ip_network("192.0.2.0/24"), ip_network("2001:db8::/32"), ip_network(network)]
     program = tcp_ports_filter({9092}, LinkType.ETHERNET, excluded)
     raw = tcp_ports_filter({9092}, LinkType.RAW, excluded)

@@ -57,7 +57,7 @@ def test_no_block_holds_the_address_of_a_client() -> None:
 
 
 def test_the_id_of_a_connection_does_not_tell_the_address() -> None:
-    """The ID is a hash without a key of both ends: with the plain address, all addresses could be tried."""
+    """The connection ID is a hash of both ends without a key: of plain addresses it could be guessed."""
     plain, hidden = FakeOutlet(), FakeOutlet()
     Feeder(Configuration(ports=[]), run=1).run(batches(packets()), plain)
     Feeder(keyed(), run=1).run(batches(packets()), hidden)

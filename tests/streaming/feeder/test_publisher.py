@@ -13,13 +13,12 @@ from decoders.frame.columnar.block import MOST_FRAMES
 from decoders.frame.columnar.block_reading import read_block
 from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.feeder.publisher import Publisher
 from streaming.settings.kafka_client import Setting
 from streaming.user_error import UserError
 from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import packets_between
-from tests.decoders.wire.conversation import SCHEMAS, exchanges
+from tests.decoders.wire.conversation import exchanges, new_columnar_tracker
 from tests.streaming.feeder.known_topic import KnownTopic
 from tests.streaming.feeder.test_shedding import record
 
@@ -96,9 +95,9 @@ def test_after_a_record_was_refused_it_is_not_ready_until_one_is_accepted() -> N
 
 
 def test_a_batch_is_shed_from_its_first_part_without_room() -> None:
-    """Frames that go from columns to the topic count like their records."""
+    """Frames that go from columns to the topic count like records."""
     packets = packets_between(exchanges(6_000), close=False)
-    batch = ColumnarTracker(SCHEMAS, ports={9092}, run=7).feed(PacketBatch.of(packets))
+    batch = new_columnar_tracker().feed(PacketBatch.of(packets))
     away, records = publisher(buffer=BUFFER, block_seconds=9.0), list(batch.records())
     away.publish_batch(batch)
     admitted = len(records) - away.fates["shed"]
@@ -107,7 +106,7 @@ def test_a_batch_is_shed_from_its_first_part_without_room() -> None:
 
 
 class Sent(NamedTuple):
-    """What was handed to Kafka's client."""
+    """What Kafka's client was given."""
 
     partition: int
     records: list[Record]
@@ -115,7 +114,7 @@ class Sent(NamedTuple):
 
 
 class RecordingProducer:
-    """Stands for Kafka's client."""
+    """Kafka's client, replaced."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -136,7 +135,7 @@ def recorded(topic: KnownTopic, block_seconds: float) -> tuple[Publisher, Record
 
 
 def test_records_wait_for_others_of_their_block_as_long_as_they_may() -> None:
-    """A connection has its partition by its ID, and a block tells how many frames it has."""
+    """The ID of a connection decides on its partition, and a block's header has its number of frames."""
     publishing, producer = recorded(KnownTopic(2), 0.2)
     records = [record(Kind.REQUEST, number, bytes([0, 0, 0, number]) * 4, 10) for number in range(1, 5)]
     for each in records:
@@ -186,7 +185,7 @@ def test_without_partitions_a_full_memory_refuses_what_is_collected() -> None:
 
 
 def test_a_topic_that_cannot_be_published_to_ends_the_waiting() -> None:
-    """At once, whether the feeder waits for room or for Kafka to accept what is left."""
+    """At once, whether it waits for room or for Kafka to accept the rest."""
     full = Publisher(NOWHERE, "frames", {}, BUFFER, lambda: True, topic=KnownTopic(2, "no such topic"))
     for sequence in range(1, 1_000):
         full.publish(record(Kind.CLOSED, sequence))

@@ -32,7 +32,7 @@ def record(kind: Kind, sequence: int, connection: bytes = CONNECTIONS[0], size: 
 
 
 def size_of(record: Record) -> int:
-    """The bytes of the stream in a record."""
+    """Return the bytes of the stream in a record."""
     return record.true_length + LENGTH_PREFIX * (record.kind in DIRECTIONS)
 
 
@@ -49,7 +49,7 @@ LIVES = st.lists(
 
 @given(LIVES)
 def test_every_byte_is_published_or_in_a_gap(lives: list[tuple[bytes, Kind, int, bool]]) -> None:
-    """Connections open and close in any order, with and without room; in the end there is room."""
+    """Connections open and close in any order, with and without room. In the end there is room."""
     shedding, published, sequence = Shedding(), list[Record](), 0
     captured: defaultdict[tuple[int, Direction], int] = defaultdict(int)
     opening = dict.fromkeys(CONNECTIONS, 0)

@@ -1,22 +1,39 @@
-"""Capture files and standard input as sources: run IDs, truncation and damage."""
+"""Sources: files, plain or compressed, standard input, and folders of rotated captures.
+
+Run IDs, truncation and damage; gzip and zstd in one and several members; a folder read in order of time, each
+packet once, and followed as it grows.
+"""
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import zstandard
 
+from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.feeder.source import TruncatedCaptureError, open_capture, run_of_file
-from streaming.feeder.standard_input import standard_input
+from decoders.wire.pcap import PcapWriter
+from streaming.feeder import source
+from streaming.feeder.capture_stream import TruncatedCaptureError, follow_pipe
+from streaming.feeder.pipe import STANDARD_INPUT
+from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.user_error import UserError
+from tests.decoders.wire.conversation import exchanges
+from tests.decoders.wire.conversation import packets_of as packets_exchanged
 from tests.streaming.captures import conforming, packets_of, write_capture
 
 COUNT = len(packets_of(conforming()))
+PACKETS = [Packet(number, 1, bytes([number]) * 20, 20) for number in range(1, 10)]
+Compress = Callable[[bytes], bytes]
+EXCHANGED = packets_exchanged(exchanges(30))
+COMPRESSIONS = pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress], ids=["gzip", "zstd"])
 
 
 @pytest.fixture
@@ -56,7 +73,7 @@ def test_a_truncated_file_yields_its_complete_packets_and_then_an_error(path: Pa
 
 
 def test_damage_inside_a_file_is_a_user_error(path: Path) -> None:
-    """The packets before it are yielded."""
+    """The packets before the damage are yielded."""
     path.write_bytes(path.read_bytes() + b"\xff" * 16)
     seen: list[Packet] = []
     with pytest.raises(UserError, match=rf"{path}: damaged: the packet"), open_capture(path) as reader:
@@ -91,7 +108,7 @@ def piped() -> Iterator[int]:
 def test_standard_input_is_read_as_it_arrives(path: Path) -> None:
     content = path.read_bytes()
     with piped() as writing:
-        batches = standard_input(lambda: False, nothing)
+        batches = follow_pipe(STANDARD_INPUT, lambda: False, nothing)
         os.write(writing, content[:-10])
         first = next(batches)
         assert first.size == COUNT - 1
@@ -106,12 +123,12 @@ def test_an_error_of_standard_input_names_it(path: Path) -> None:
         os.write(writing, b"text")
         os.close(writing)
         with pytest.raises(UserError, match="standard input: not a pcap file"):
-            next(standard_input(lambda: False, nothing))
+            next(follow_pipe(STANDARD_INPUT, lambda: False, nothing))
     with piped() as writing:
         os.write(writing, path.read_bytes()[:-1])
         os.close(writing)
         with pytest.raises(TruncatedCaptureError, match="standard input ends inside a packet"):
-            list(standard_input(lambda: False, nothing))
+            list(follow_pipe(STANDARD_INPUT, lambda: False, nothing))
 
 
 @pytest.mark.parametrize("written", [0, 24, -10], ids=["nothing", "a header", "part of a packet"])
@@ -121,6 +138,186 @@ def test_an_idle_pipe_ends_when_the_feeder_stops(path: Path, written: int) -> No
         os.write(writing, path.read_bytes()[:written] if written else b"")
         threading.Timer(0.3, stopping.set).start()
         idle: list[None] = []
-        list(standard_input(stopping.is_set, lambda: idle.append(None)))
+        list(follow_pipe(STANDARD_INPUT, stopping.is_set, lambda: idle.append(None)))
         assert len(idle) >= 2, "what is due meanwhile is done every 50 ms"
         os.close(writing)
+
+
+def write(path: Path, packets: list[Packet]) -> None:
+    with path.open("wb") as stream:
+        writer = PcapWriter(stream, 1)
+        for packet in packets:
+            writer.write(packet)
+
+
+def read(folder: Path) -> list[Packet]:
+    with open_capture(folder) as capture:
+        return list(capture)
+
+
+def without_position(packets: list[Packet]) -> list[Packet]:
+    return [packet._replace(position=0) for packet in packets]
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "POLL_SECONDS", 0)
+
+
+def test_the_files_of_a_ring_are_read_in_the_order_of_their_packets(tmp_path: Path) -> None:
+    """Order of names would be wrong: the ring has returned to the first file."""
+    write(tmp_path / "ring0", PACKETS[6:])
+    write(tmp_path / "ring1", PACKETS[:3])
+    write(tmp_path / "ring2", PACKETS[3:6])
+    write(tmp_path / "ring3", [])
+    (tmp_path / "ring4").touch()
+    packets = read(tmp_path)
+    assert without_position(packets) == PACKETS
+    positions = [packet.position for packet in packets]
+    assert positions == sorted(set(positions))
+
+
+def test_a_file_and_its_compressed_copy_count_once(tmp_path: Path) -> None:
+    write(tmp_path / "a.pcap", PACKETS)
+    (tmp_path / "a.pcap.gz").write_bytes(gzip.compress((tmp_path / "a.pcap").read_bytes()))
+    assert without_position(read(tmp_path)) == PACKETS
+
+
+def test_the_run_stays_while_the_folder_grows(tmp_path: Path) -> None:
+    write(tmp_path / "a", PACKETS[:1])
+    run = run_of_file(tmp_path)
+    write(tmp_path / "a", PACKETS[:3])
+    write(tmp_path / "b", PACKETS[3:])
+    assert run_of_file(tmp_path) == run
+
+
+def test_a_truncated_file_is_an_error_after_all_packets(tmp_path: Path) -> None:
+    write(tmp_path / "a", PACKETS[:3])
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
+    write(tmp_path / "b", PACKETS[3:])
+    seen: list[Packet] = []
+    with pytest.raises(TruncatedCaptureError, match="a file in"), open_capture(tmp_path) as capture:
+        seen.extend(capture)
+    assert without_position(seen) == PACKETS[:2] + PACKETS[3:]
+
+
+@pytest.mark.parametrize("content", [None, b"notes about the capture, no capture"])
+def test_a_folder_without_captures_is_a_user_error(tmp_path: Path, content: bytes | None) -> None:
+    if content:
+        (tmp_path / "notes.txt").write_bytes(content)
+    with pytest.raises(UserError, match=str(tmp_path)):
+        read(tmp_path)
+
+
+def read_until_pause(batches: Iterator[PacketBatch]) -> list[Packet]:
+    """Return the packets until the next pause, without positions."""
+    packets: list[Packet] = []
+    while (batch := next(batches)).size:
+        packets.extend(batch.packets())
+    return without_position(packets)
+
+
+def test_a_followed_folder_yields_old_and_then_new_packets(tmp_path: Path) -> None:
+    """It yields a half-written packet once it is complete, the last of a file, and the first of the next."""
+    path = tmp_path / "a"
+    write(path, PACKETS[:4])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-7])
+    batches = follow(tmp_path)
+    assert read_until_pause(batches) == PACKETS[:3]
+    assert read_until_pause(batches) == []
+    path.write_bytes(whole)
+    assert read_until_pause(batches) == PACKETS[3:4]
+    write(path, PACKETS[:5])
+    (tmp_path / "b").touch()
+    assert read_until_pause(batches) == PACKETS[4:5]
+    write(tmp_path / "b", PACKETS[5:])
+    assert read_until_pause(batches) == PACKETS[5:]
+
+
+def test_following_waits_for_the_first_file(tmp_path: Path) -> None:
+    batches = follow(tmp_path)
+    assert read_until_pause(batches) == []
+    write(tmp_path / "a", PACKETS)
+    assert read_until_pause(batches) == PACKETS
+
+
+def test_a_file_that_its_writer_left_incomplete_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a", PACKETS[:3])
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
+    write(tmp_path / "b", PACKETS[3:])
+    assert read_until_pause(follow(tmp_path)) == PACKETS[:2] + PACKETS[3:]
+    assert f"{tmp_path}/a ends inside a packet" in capsys.readouterr().err
+
+
+def test_a_file_that_is_compressed_after_it_was_read_is_not_read_again(tmp_path: Path) -> None:
+    write(tmp_path / "a.pcap", PACKETS[:3])
+    batches = follow(tmp_path)
+    assert read_until_pause(batches) == PACKETS[:3]
+    write(tmp_path / "b.pcap", PACKETS[3:])
+    (tmp_path / "a.pcap.gz").write_bytes(gzip.compress((tmp_path / "a.pcap").read_bytes()))
+    (tmp_path / "a.pcap").unlink()
+    assert read_until_pause(batches) == PACKETS[3:]
+
+
+def pcap() -> bytes:
+    stream = io.BytesIO()
+    writer = PcapWriter(stream, 1)
+    for packet in EXCHANGED:
+        writer.write(packet)
+    return stream.getvalue()
+
+
+def read_into(path: Path, into: list[Packet]) -> None:
+    with open_capture(path) as capture:
+        into.extend(packet._replace(position=0) for packet in capture)
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("members", [1, 3])
+def test_a_compressed_capture_is_read_whatever_its_name(
+    tmp_path: Path, compress: Compress, members: int
+) -> None:
+    path, content, packets = tmp_path / "capture", pcap(), list[Packet]()
+    size = len(content) // members + 1
+    parts = [compress(content[start : start + size]) for start in range(0, len(content), size)]
+    path.write_bytes(b"".join(parts))
+    read_into(path, packets)
+    assert packets == EXCHANGED
+
+
+@COMPRESSIONS
+def test_truncated_compression_is_an_error(tmp_path: Path, compress: Compress) -> None:
+    path, packets = tmp_path / "capture", list[Packet]()
+    path.write_bytes(compress(pcap()[:-1000]) + compress(pcap()[-1000:])[:-3])
+    with pytest.raises(TruncatedCaptureError):
+        read_into(path, packets)
+    assert len(packets) >= 30
+    assert packets == EXCHANGED[: len(packets)]
+
+
+@COMPRESSIONS
+def test_damaged_compression_is_a_user_error(tmp_path: Path, compress: Compress) -> None:
+    path = tmp_path / "capture"
+    compressed = bytearray(compress(pcap()))
+    compressed[4:12] = b"\xff" * 8
+    path.write_bytes(compressed)
+    with pytest.raises(UserError, match=f"{path}: damaged compression"):
+        read_into(path, [])
+
+
+def test_a_file_of_a_folder_that_is_no_capture_hides_no_packet(tmp_path: Path) -> None:
+    """It is told at the end; the twin without it is told nothing."""
+    write(tmp_path / "a", PACKETS[:3])
+    write(tmp_path / "b", PACKETS[3:])
+    assert without_position(read(tmp_path)) == PACKETS
+    (tmp_path / "notes.txt").write_text("these captures are of Monday's test")
+    seen: list[Packet] = []
+    with (
+        pytest.raises(UserError, match=r"notes\.txt: not a pcap file; all other files were read"),
+        open_capture(tmp_path) as capture,
+    ):
+        seen.extend(capture)
+    assert without_position(seen) == PACKETS

@@ -12,9 +12,9 @@ from typing import BinaryIO, Final
 
 import pytest
 
-from decoders.wire.tracker import MAX_CONNECTIONS
-from streaming.demo.child import Child
-from streaming.demo.page import scrape
+from decoders.wire.eviction import MAX_CONNECTIONS
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
 from streaming.settings.configuration import Configuration
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import tree
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def allowed_mebibytes() -> int:
-    """What the unit allows, less the rings of its interfaces, which count there and not in the process."""
+    """The limit of the unit without the rings of interfaces, which do not count in the process."""
     (limit,) = re.findall(r"^MemoryMax=(\d+)M$", UNIT.read_text(), re.M)
     assert f"limits: {{memory: {int(limit) // 1024}Gi}}" in CHART.read_text()
     return int(limit) - Configuration().ring_mebibytes
@@ -47,7 +47,7 @@ def allowed_mebibytes() -> int:
 
 @contextmanager
 def feeder(folder: Path) -> Iterator[tuple[Child, BinaryIO, str]]:
-    """Run a feeder for which Kafka is away; yield it, its standard input, and its page's address."""
+    """Run a feeder without Kafka. Yields it, its standard input, and the address of its page."""
     nowhere, page = free_pages(2)
     outlet, inlet = os.pipe()
     feed = ["feed", "-", "--bootstrap", nowhere, "--feeder-metrics-address", page]
@@ -59,7 +59,7 @@ def feeder(folder: Path) -> Iterator[tuple[Child, BinaryIO, str]]:
 
 
 def highest_mebibytes(child: Child) -> float:
-    """Return the most memory that a process below a child's guard ever had resident."""
+    """Return the highest resident memory of any process below a child's guard."""
     found = [Path(f"/proc/{process}/status").read_text() for process in tree(child.process_id)]
     return max(int(re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.M)[0]) for status in found) / 1024
 

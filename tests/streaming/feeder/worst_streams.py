@@ -39,7 +39,7 @@ def many(stream: Stream, connections: int, first: int, mixed: int = MIXED) -> It
 
 
 def idle(_: SyntheticConnection) -> list[Packet]:
-    """The connection is opened, and nothing else happens."""
+    """An opened connection without data."""
     return []
 
 

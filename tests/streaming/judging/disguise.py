@@ -8,10 +8,8 @@ from random import Random
 
 import msgspec
 
-from expectations.conversation.occurrence import Evidence, Occurrence
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
-from streaming.judging.opening_symbol import OpeningSymbol
+from expectations.conversation.observation import ConnectionKey, Evidence, Occurrence, Statement, Window
+from expectations.conversation.statement_template import Values, split
 from tests.exchange import SECOND
 
 
@@ -69,11 +67,16 @@ def _later(at: int, turn: int) -> int:
 
 
 def _statement(statement: Statement, turn: int) -> Statement:
-    symbol = OpeningSymbol(statement, lambda _: 1)
-    if not symbol.code:
-        return statement
-    client_id = None if symbol.client_id is None else f"{symbol.client_id} {turn}"
-    return symbol.renamed(client_id, tuple(_identifier(each, turn) for each in symbol.identifiers))
+    template, own = split(statement)
+    return template.filled(
+        Values(
+            f"{own.client_id} {turn}",
+            _identifier(own.instance_id, turn),
+            _identifier(own.member_id, turn),
+            f"{own.group_id} {turn}",
+            own.epoch + turn,
+        )
+    )
 
 
 def _identifier(identifier: bytes, turn: int) -> bytes:

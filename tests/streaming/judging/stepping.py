@@ -1,31 +1,34 @@
-"""Judges exchanges as the query does: by steps of a bucket that is stored after each."""
+"""Steps a bucket as the query does, with an automaton and without one; both must come to the same."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
 from decoders.retention import REPUBLISH_AFTER
 from decoders.schema.registry import default_schemas
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import windows_of
-from expectations.conversation.window import Window
+from expectations.conversation.observation import Window
+from expectations.identity.claim import united
+from expectations.judging.automaton import Automaton
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
+from expectations.judging.terms import Terms
+from expectations.rules.base.rule import Rule
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
-from tests.exchange import Exchange
-from tests.streaming.judging.travelling import travelled, travelled_columns
+from streaming.state.connections import FIRST_TEXT, Connections
+from tests.streaming.judging.disguise import disguised
+from tests.streaming.judging.travelling import travelled
 from tests.streaming.state.bucket_store import BucketStore
 
-NAMES = default_schemas().api_names
-
-
-class UncachedJudge(Judge):
-    """Excludes every observation from the cache."""
-
-    def uses_progress(self, observation: Observation, conversation: Conversation) -> bool:
-        return True
+NAMES, APIS = default_schemas().api_names, default_schemas().by_key
+SECRET = bytes(range(32))
+"""The secret of automata: equal runs of a test are alike."""
+NOW = 1_800_000_000_000
+"""The processing time of the first tick, in milliseconds."""
 
 
 class CountingJudge(Judge):
@@ -38,17 +41,131 @@ class CountingJudge(Judge):
         return super().judge_each(state, window)
 
 
-def stepped(step: BucketStep, exchange: Exchange, size: int, *, as_columns: bool = False) -> list[Report]:
-    """Process the records of an exchange, `size` per step. Returns the reports of all steps and of a tick."""
-    store, reports = BucketStore(Bucket()), list[Report]()
-    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
-    for begin in range(0, len(placed), size):
-        bucket = store.load()
-        windows = windows_of(default_schemas(), placed[begin : begin + size])
-        if as_columns:
-            reports.append(step.process_columns(0, bucket, [travelled_columns(windows)]))
-        else:
-            reports.append(step.process(0, bucket, travelled(windows)))
+def comparable(report: Report) -> dict[str, object]:
+    """Return the contents of a report without their order, and without how many windows were walked.
+
+    Equal claims of several connections are merged, as they are before they are judged.
+    """
+    report = msgspec.structs.replace(report, claims=united(report.claims))
+    raw: dict[str, Any] = msgspec.to_builtins(report, str_keys=True, order="deterministic")
+    raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])
+    *changes, further = raw["changes"]
+    raw["changes"] = [*(sorted(map(str, kind)) for kind in changes), further]
+    for name in ("offences", "claims", "usage", "requests", "brokers"):
+        raw[name] = sorted(map(str, raw[name]))
+    return {name: value for name, value in raw.items() if name not in ("walked", "judged", "clears")}
+
+
+def difference(report: Report, expected: Report) -> dict[str, tuple[object, object]]:
+    """Return what differs in two reports, by name."""
+    found, wanted = comparable(report), comparable(expected)
+    return {name: (found[name], wanted[name]) for name in found if found[name] != wanted[name]}
+
+
+class Stores:
+    """What a bucket stores that is stepped with an automaton, and one that is stepped without."""
+
+    def __init__(self) -> None:
+        self.walked, self.judged = BucketStore(Bucket()), BucketStore(Bucket())
+        self.ticks = 0
+
+
+class Pair:
+    """A step with an automaton and one without. The automaton stays from one bucket to the next.
+
+    `judge` counts the observations that are left to it where there is an automaton, `walked` the windows that
+    are not.
+    """
+
+    def __init__(self, terms: Terms | None = None, *, archives: bool = True, resumed_at: int = 0) -> None:
+        self.judge = CountingJudge(NAMES, terms)
+        self.automaton, self.walked = Automaton(Judge(NAMES, terms), SECRET), 0
+        self._walking = BucketStep(
+            self.judge, APIS, resumed_at, counts_usage=archives, automaton=self.automaton
+        )
+        self._judging = BucketStep(Judge(NAMES, terms), APIS, resumed_at, counts_usage=archives)
+
+    def step(self, stores: Stores, *parts: Sequence[Window]) -> Report:
+        """Step both buckets with the windows of some Arrow batches, which must come to the same."""
+        buckets = stores.walked.load(), stores.judged.load()
+        report, expected = (
+            step.process(0, bucket, [columns for part in parts for columns in travelled(part)])
+            for step, bucket in zip((self._walking, self._judging), buckets, strict=True)
+        )
+        differing = difference(report, expected)
+        assert not differing, differing
+        assert report.walked + report.judged == expected.judged
+        self.walked += report.walked
+        _save(stores, buckets)
+        return report
+
+    def walk(self, bucket: Bucket, *parts: Sequence[Window]) -> Report:
+        """Step a bucket with the automaton alone."""
+        return self._walking.process(0, bucket, [columns for part in parts for columns in travelled(part)])
+
+    def tick(self, stores: Stores) -> Report:
+        """Let ten minutes pass in both buckets, which must come to the same."""
+        stores.ticks += 1
+        now = NOW + stores.ticks * REPUBLISH_AFTER
+        buckets = stores.walked.load(), stores.judged.load()
+        report = self._walking.tick(0, buckets[0], now)
+        differing = difference(report, self._judging.tick(0, buckets[1], now))
+        assert not differing, differing
+        _save(stores, buckets)
+        return report
+
+    def compare(self, batches: Iterable[Sequence[Sequence[Window]]], ticks_every: int = 3) -> None:
+        """Step buckets with batches, with ticks in between and one at the end."""
+        stores = Stores()
+        for number, parts in enumerate(batches, 1):
+            self.step(stores, *parts)
+            if number % ticks_every == 0:
+                self.tick(stores)
+        self.tick(stores)
+
+    def compare_in_turns(self, batches: Sequence[Sequence[Sequence[Window]]], turns: int = 2) -> None:
+        """Compare batches, and then the same in disguise: with the transitions that were learnt before."""
+        for turn in range(turns):
+            self.compare([[disguised(part, turn) for part in parts] for parts in batches])
+
+
+def _save(stores: Stores, buckets: tuple[Bucket, Bucket]) -> None:
+    for store, bucket in zip((stores.walked, stores.judged), buckets, strict=True):
         store.save(bucket)
-    reports.append(step.tick(0, store.load(), REPUBLISH_AFTER))
-    return reports
+    states, expected = (dict(store.load().connections) for store in (stores.walked, stores.judged))
+    differing = {key: (states.get(key), expected.get(key)) for key in states.keys() | expected.keys()}
+    assert states == expected, {key: pair for key, pair in differing.items() if pair[0] != pair[1]}
+    assert stores.walked.load() == stores.judged.load()
+    assert rows(stores.walked.load().connections) == rows(stores.judged.load().connections)
+
+
+def rows(connections: Connections) -> dict[bytes, object]:
+    """Return the rows of connections: those that the walk moved are those that states are laid out as."""
+    return {
+        connections.id_at(place): (
+            connections.facts_table.values[connections.facts[place]],
+            connections.cells[place, :FIRST_TEXT].tolist(),
+            [connections.texts.values[text] for text in connections.cells[place, FIRST_TEXT:].tolist()],
+            connections.in_flight_table.values[connections.in_flight[place]],
+        )
+        for place in range(len(connections.facts))
+    }
+
+
+class Pairs:
+    """A pair for each reading."""
+
+    def __init__(self, *, archives: bool = True) -> None:
+        self._archives = archives
+        self._pairs: dict[tuple[str, ...], Pair] = {}
+
+    @property
+    def clears(self) -> int:
+        """How often their automata were full."""
+        return sum(pair.automaton.clears for pair in self._pairs.values())
+
+    def of(self, rules: Sequence[Rule]) -> Pair:
+        reading = tuple(rule.spec for rule in rules)
+        if reading not in self._pairs:
+            self._pairs[reading] = Pair(Terms(rules), archives=self._archives)
+        return self._pairs[reading]

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.conversation.columnar.window_columns import MISSING, WindowColumns
-from expectations.conversation.occurrence import Evidence, Occurrence
-from expectations.conversation.window import ConnectionKey, Window
-from streaming.judging.bucket_input import _narrowed, _widened, bucket_of, by_bucket, pack_input, unpack_input
+from expectations.conversation.observation import ConnectionKey, Evidence, Occurrence, Window
+from streaming.judging.bucket_input import bucket_of, by_bucket, pack_input, unpack_input
+from streaming.state.narrowing import narrowed, widened
 from tests.exchange import Exchange
 from tests.streaming.judging.test_bucket_step import windows
 
@@ -59,12 +59,12 @@ def contents(found: Sequence[Window]) -> list[object]:
 
 @given(said())
 def test_windows_are_the_same_as_columns(given_windows: list[Window]) -> None:
-    columns = WindowColumns.of(given_windows)
-    assert columns.windows() == given_windows
-    assert [columns.window(number) for number in range(len(columns))] == given_windows
+    columns, expected = WindowColumns.of(given_windows), contents(given_windows)
+    assert contents(columns.windows()) == expected
+    assert contents([columns.window(number) for number in range(len(columns))]) == expected
     backwards = columns.chosen(np.arange(len(columns))[::-1])
-    assert backwards.windows() == given_windows[::-1]
-    assert backwards.part(0, len(columns) // 2).windows() == given_windows[::-1][: len(columns) // 2]
+    assert contents(backwards.windows()) == expected[::-1]
+    assert contents(backwards.part(0, len(columns) // 2).windows()) == expected[::-1][: len(columns) // 2]
 
 
 @given(said(), st.integers(1, 4))
@@ -75,17 +75,19 @@ def test_each_bucket_gets_the_windows_of_its_connections_in_order(
     expected: dict[int, list[Window]] = {}
     for window in given_windows:
         expected.setdefault(bucket_of(window.connection.id, buckets), []).append(window)
-    received = {number: unpack_input(pack_input(each)).windows() for number, each in inputs.items()}
+    received = {number: unpack_input(pack_input(each)).columns().windows() for number, each in inputs.items()}
     assert received.keys() == expected.keys()
     for number, found in received.items():
         assert contents(found) == contents(expected[number])
 
 
-@given(st.lists(INT64, max_size=5))
-def test_narrow_integers_are_the_same_when_they_are_wide_again(values: list[int]) -> None:
-    assert _widened(_narrowed(np.array(values, np.int64))).tolist() == values
+@given(st.integers(0, 5).flatmap(lambda count: st.lists(st.lists(INT64, min_size=count, max_size=count))))
+def test_narrow_integers_are_the_same_when_they_are_wide_again(rows: list[list[int]]) -> None:
+    matrix = np.array(rows, np.int64).reshape(len(rows), len(rows[0]) if rows else 0)
+    assert widened(narrowed(matrix)).tolist() == rows
 
 
 def test_small_differences_take_a_byte() -> None:
-    times = np.array([1_790_000_000_000_000_000, 1_790_000_000_000_000_255], np.int64)
-    assert len(_narrowed(times)[2]) == len(times)
+    times = np.array([[1_790_000_000_000_000_000, 1_790_000_000_000_000_255], [7, 7]], np.int64)
+    stored = narrowed(times)
+    assert (list(stored.widths), len(stored.above)) == ([1, 0], 2)

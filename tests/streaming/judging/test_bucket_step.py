@@ -14,43 +14,47 @@ from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from decoders.schema.registry import default_schemas
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import windows_of
-from expectations.conversation.window import Window
+from expectations.conversation.observation import Window
+from expectations.judging.automaton import Automaton
 from expectations.judging.finding import Finding
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_step import (
-    BucketStep,
-)
+from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import OpenConnections, Report
-from streaming.state.bucket import Bucket
-from streaming.state.bucket_layout import STATE_VERSION, pack_bucket
-from streaming.state.state_error import StateError
+from streaming.state import StateError
+from streaming.state.bucket import STATE_VERSION, Bucket, pack_bucket
 from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
-from tests.expectations.conversation.test_fold import STEPS
+from tests.expectations.conversation.columnar.test_folding import STEPS
+from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.captures import violating
+from tests.streaming.judging.stepping import SECRET
 from tests.streaming.judging.travelling import travelled
 from tests.streaming.state.bucket_store import BucketStore
 
-NAMES = default_schemas().api_names
+NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 NOW = 1_800_000_000_000
 
 
-class Travelling(BucketStep):
-    """Processes windows as they come from the decode stage."""
+class WindowStep:
+    """Processes windows as they come from the decode stage, with an automaton as the query has one."""
+
+    def __init__(self, judge: Judge, *, counts_usage: bool = False) -> None:
+        self._step = BucketStep(judge, APIS, counts_usage=counts_usage, automaton=Automaton(judge, SECRET))
 
     def process(self, number: int, bucket: Bucket, windows: Sequence[Window]) -> Report:
-        return super().process(number, bucket, travelled(windows))
+        return self._step.process(number, bucket, travelled(windows))
+
+    def tick(self, number: int, bucket: Bucket, now: int) -> Report:
+        return self._step.tick(number, bucket, now)
 
 
-def step(listeners: dict[str, str] | None = None) -> BucketStep:
-    return Travelling(Judge(NAMES, Terms(listeners=listeners or {})), NAMES)
+def step(listeners: dict[str, str] | None = None) -> WindowStep:
+    return WindowStep(Judge(NAMES, Terms(listeners=listeners or {})))
 
 
 def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[Window]:
-    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records[begin:end]]
+    placed = [(record, in_file("exchange", record)) for record in exchange.records[begin:end]]
     return windows_of(default_schemas(), placed)
 
 
@@ -75,7 +79,7 @@ class Totals:
     def add(self, report: Report) -> None:
         self.findings.update({finding.id: finding for finding in report.findings})
         self.undecodable.update(report.undecodable)
-        for offence, count in report.offences:
+        for offence, _, count in report.offences:
             self.offences[offence] += count
         for sums, counts in ((self.checks, report.checks), (self.frames, report.frames)):
             for name, inner in counts.items():
@@ -119,11 +123,14 @@ def test_a_bucket_that_was_never_stored_is_empty() -> None:
     assert BucketStore().load() == Bucket()
 
 
-def test_state_of_another_version_is_refused_with_advice() -> None:
+@pytest.mark.parametrize("version", [1, STATE_VERSION + 1])
+def test_state_of_another_version_is_refused_with_advice(version: int) -> None:
+    """Of an earlier one, and of one to come."""
     store = BucketStore(Bucket())
-    store.bucket = bytes([STATE_VERSION + 1]) + (store.bucket or b"")[1:]
-    versions = f"version {STATE_VERSION + 1}, this kipwatch writes {STATE_VERSION}"
-    with pytest.raises(StateError, match=f"{versions}: run the kipwatch that wrote it"):
+    store.bucket = bytes([version]) + (store.bucket or b"")[1:]
+    versions = f"version {version}, this kipwatch writes {STATE_VERSION}"
+    advice = "run the kipwatch that wrote it, or start with a new checkpoint folder"
+    with pytest.raises(StateError, match=f"{versions}: {advice}$"):
         store.load()
 
 
@@ -245,9 +252,9 @@ def test_open_connections_are_counted_by_software_and_listener() -> None:
     report = step({"10.0.0.2:9092": "WATCHED"}).process(3, Bucket(), found)
     assert report.bucket == 3
     assert report.open_connections == [
+        OpenConnections(None, None, "WATCHED", 1),
         OpenConnections("tester", "1.0", "10.0.0.3:9092", 1),
         OpenConnections("tester", "1.0", "WATCHED", 2),
-        OpenConnections("unknown", "unknown", "WATCHED", 1),
     ]
 
 
@@ -267,16 +274,27 @@ def test_frames_are_counted_by_api_and_undecodable_frames_by_reason() -> None:
     assert sum(report.undecodable.values()) == 2 and report.undecodable["unknown-api"] == 1
 
 
+def test_frames_of_removed_versions_are_told_apart_from_those_of_no_release() -> None:
+    """An old client sends them; nothing newer than the schemas is in use."""
+    exchange = Exchange()
+    old = exchange.request("Produce", 2, frame=bytes.fromhex("00000002000000090003617070"))
+    exchange.respond(old, frame=bytes.fromhex("0000000900000000"))
+    exchange.request("Produce", 99, frame=bytes.fromhex("000000630000000affff"))
+    report = step().process(0, Bucket(), windows(exchange))
+    assert report.undecodable == {"removed-version": 2, "unknown-api": 1}
+
+
 def test_offences_are_counted_by_the_software_that_commits_them() -> None:
     exchange = Exchange()
     request = exchange.request(
         "ApiVersions", 6, SOFTWARE | {"clientSoftwareName": "a b"}, client_id="app", instance_id=ID_A
     )
     exchange.respond(request, advertisement(42))
-    ((offence, count),) = step().process(0, Bucket(), windows(exchange)).offences
+    ((offence, listener, count),) = step().process(0, Bucket(), windows(exchange)).offences
     assert (offence.rule, offence.level, offence.role) == (
         "kip511/software-name-malformed",
         "violation",
         "client",
     )
     assert (offence.software_name, offence.software_version, count) == ("a b", "1.0", 1)
+    assert listener == "10.0.0.2:9092"

@@ -9,8 +9,6 @@ import pytest
 
 from decoders.frame.record import Closing, Direction, Record
 from decoders.schema.registry import default_schemas
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import windows_of
 from expectations.judging.judge import Judge
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.changes import (
@@ -23,9 +21,10 @@ from streaming.judging.changes import (
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
 from tests.exchange import ADVERTISED, ID_A, Exchange, advertisement
+from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.judging.travelling import travelled
 
-NAMES = default_schemas().api_names
+NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 MEMBER = "aW5zdGFuY2UtbnVtYmVyMQ"
 FEATURES = {
     "supportedFeatures": [{"name": "group.version", "minVersion": 0, "maxVersion": 1}],
@@ -35,10 +34,10 @@ FEATURES = {
 
 def changes(*steps: list[Record]) -> list[Changes]:
     """Judge records step by step and return the changes of each step."""
-    step, bucket = BucketStep(Judge(NAMES), NAMES, counts_usage=True), Bucket()
+    step, bucket = BucketStep(Judge(NAMES), APIS, counts_usage=True), Bucket()
     found = []
     for records in steps:
-        placed = [(record, Evidence.in_file("exchange", record)) for record in records]
+        placed = [(record, in_file("exchange", record)) for record in records]
         report = step.process(0, bucket, travelled(windows_of(default_schemas(), placed)))
         found.append(msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report).changes)
     return found
@@ -215,6 +214,8 @@ def test_changes_beyond_the_limit_are_counted() -> None:
 def test_nothing_is_told_where_nothing_is_archived() -> None:
     exchange = Exchange()
     exchange.negotiate()
-    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
-    report = BucketStep(Judge(NAMES), NAMES).process(0, Bucket(), windows_of(default_schemas(), placed))
+    placed = [(record, in_file("exchange", record)) for record in exchange.records]
+    report = BucketStep(Judge(NAMES), APIS).process(
+        0, Bucket(), travelled(windows_of(default_schemas(), placed))
+    )
     assert report.changes == Changes()

@@ -19,11 +19,17 @@ from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
 from streaming.judging.identity_step import IdentityStep, bucket_of_identity
 from streaming.judging.report import Report, unpack_report
-from streaming.query.identity_stage import IdentityProcessor
-from streaming.query.partition_keys import bucket_of_key, key_of_bucket
-from streaming.query.stepped import Stepped, TaskClaims, report_row, unpack_stepped
+from streaming.query.stage_rows import (
+    Stepped,
+    TaskClaims,
+    bucket_of_key,
+    key_of_bucket,
+    report_row,
+    unpack_stepped,
+)
+from streaming.query.stages import IdentityProcessor
 from streaming.state.bucket import Bucket
-from streaming.state.identity_layout import pack_identities, unpack_identities
+from streaming.state.identities import pack_identities, unpack_identities
 from tests.exchange import Exchange
 from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated
 from tests.streaming.judging.test_bucket_step import step, windows
@@ -161,17 +167,17 @@ def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProces
     stepped = Stepped(claims=[claims()])
     row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
     reports(processor.handleInputRows(key, iter([row]), clock(1_000)))
-    assert handle.timers == [61_000]
+    assert handle.timers == [60_000]
     found = [
         finding.rule
-        for at in (61_000, 121_000)
+        for at in (60_000, 120_000)
         for report in reports(processor.handleExpiredTimer(key, clock(at), None))
         for finding in report.findings
     ]
     assert found == ["kip35/negotiation-not-repeated"]
     assert handle.pages
     handle.stored = (pack_identities(unpack_identities(None, lambda _: None)).index,)
-    reports(processor.handleExpiredTimer(key, clock(181_000), None))
+    reports(processor.handleExpiredTimer(key, clock(180_000), None))
     assert handle.stored is None
     assert not handle.pages
-    assert handle.timers == [61_000, 121_000, 181_000]
+    assert handle.timers == [60_000, 120_000, 180_000]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from expectations.conversation.in_flight import ApiVersion
-from expectations.conversation.window import ConnectionKey
-from streaming.judging.server_responses import ANSWERED_LIMIT, SERVER_LIMIT, ServerResponses
+from expectations.conversation.observation import ConnectionKey
+from expectations.conversation.progress import ApiVersion
+from streaming.judging.tally import ANSWERED_LIMIT, SERVER_LIMIT, ServerResponses
 
 KEY = ConnectionKey(b"c" * 16, "", "10.0.0.1:40000", "10.0.0.2:9092", 1)
 

@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
 from decoders.frame.record import Kind, Pairing
 from decoders.schema.registry import default_schemas
 from expectations.conversation.bodies import SoftwareClaim
-from expectations.conversation.occurrence import NO_EVIDENCE, Evidence, Occurrence
-from expectations.conversation.record_windows import windows_of
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import ConnectionKey, Window
+from expectations.conversation.columnar.window_columns import WindowColumns
+from expectations.conversation.observation import (
+    NO_EVIDENCE,
+    ConnectionKey,
+    Occurrence,
+    Statement,
+    Window,
+)
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
 from streaming.judging.bucket_step import BucketStep
-from streaming.judging.usage import LIMIT, MINUTE, Speaker, Usage, UsageCount
+from streaming.judging.part import Part
+from streaming.judging.usage import LIMIT, MINUTE, Usage, UsageCount
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
+from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.captures import conforming
 from tests.streaming.judging.travelling import travelled
 
-NAMES = default_schemas().api_names
-SPEAKER = Speaker("c", "10.0.0.9:9092", SoftwareClaim("librdkafka", "2.3.0"), "app")
+NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 
 
-def windows(exchange: Exchange) -> list[Window]:
-    placed = [(record, Evidence.in_file("exchange", record)) for record in exchange.records]
+def windows(exchange: Exchange) -> list[WindowColumns]:
+    placed = [(record, in_file("exchange", record)) for record in exchange.records]
     return travelled(windows_of(default_schemas(), placed))
 
 
 def step() -> BucketStep:
     terms = Terms(listeners={"10.0.0.9:9092": "INTERNAL"})
-    return BucketStep(Judge(NAMES, terms), NAMES, counts_usage=True)
+    return BucketStep(Judge(NAMES, terms), APIS, counts_usage=True)
 
 
 def window(*statements: Statement, at: int = 0) -> Window:
@@ -42,6 +48,17 @@ def window(*statements: Statement, at: int = 0) -> Window:
     ]
     key = ConnectionKey(bytes(16), "c", "10.0.0.1:40000", "10.0.0.9:9092", 1)
     return Window(key, list(range(len(statements))), occurrences, dict(enumerate(statements)))
+
+
+def counted(*parts: Sequence[tuple[str, Window]]) -> list[Usage]:
+    """Count parts of windows, each with the client ID of its connection, all of one software."""
+    count = UsageCount()
+    for said in parts:
+        part = Part(WindowColumns.of([window for _, window in said]))
+        part.clients[:] = [client_id for client_id, _ in said]
+        part.software[:] = [SoftwareClaim("librdkafka", "2.3.0")] * len(said)
+        count.add(part, ["L"])
+    return count.report()
 
 
 def requests_of(usage: list[Usage]) -> Counter[tuple[str, int]]:
@@ -72,28 +89,25 @@ def test_a_window_that_comes_again_counts_nothing() -> None:
 
 
 def test_nothing_is_counted_where_nothing_is_archived() -> None:
-    assert BucketStep(Judge(NAMES), NAMES).process(0, Bucket(), windows(conforming())).usage == []
+    assert BucketStep(Judge(NAMES), APIS).process(0, Bucket(), windows(conforming())).usage == []
 
 
 def test_each_error_code_of_a_response_counts_and_none_is_no_error() -> None:
-    count = UsageCount()
+    parts = []
     for errors in ((0, 3), (3, 5), (0,), None):
         response = Statement(Kind.RESPONSE, api_key=3, api_version=12, errors=errors)
         matched = msgspec.structs.replace(response, pairing=Pairing.MATCHED)
-        count.spoken(SPEAKER, "L").add(window(matched))
-    (usage,) = count.report()
+        parts.append([("app", window(matched))])
+    (usage,) = counted(*parts)
     assert usage.errors == {3: 2, 5: 1}
     assert usage.requests == {}
 
 
 def test_clients_beyond_the_limit_fold_and_their_requests_still_count() -> None:
-    count = UsageCount()
     request = Statement(Kind.REQUEST, api_key=3, api_version=12, header_version=2)
-    for number in range(LIMIT + 10):
-        count.spoken(SPEAKER._replace(client_id=f"app {number}"), "L").add(window(request, request))
+    known = [(f"app {number}", window(request, request)) for number in range(LIMIT + 10)]
     unknown = Statement(Kind.REQUEST, known=False, api_key=999, api_version=7)
-    count.spoken(SPEAKER._replace(client_id="last"), "L").add(window(unknown))
-    usage = count.report()
+    usage = counted(known[:10], known[10:], [("last", window(unknown))])
     folded = {each.use.api_key: each for each in usage if each.use.folded}
     assert len(usage) == LIMIT + 2
     assert folded[3].requests == {2: 20}
@@ -117,13 +131,13 @@ def test_bytes_and_connections_count_by_header_version() -> None:
 
 
 def test_a_connection_counts_once_however_often_it_sends() -> None:
-    count = UsageCount()
     request = Statement(Kind.REQUEST, api_key=3, api_version=12, header_version=2)
-    for number in range(3):
-        given = window(request, request)
-        key = msgspec.structs.replace(given.connection, id=bytes([number % 2]) * 16)
-        count.spoken(SPEAKER, "L").add(given._replace(connection=key))
-    (usage,) = count.report()
+    given = window(request, request)
+    one, other = (
+        given._replace(connection=msgspec.structs.replace(given.connection, id=bytes([number]) * 16))
+        for number in range(2)
+    )
+    (usage,) = counted([("app", one), ("app", other)], [("app", one)])
     assert (usage.requests, usage.connections) == ({2: 6}, {2: 2})
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from expectations.conversation.columnar.window_columns import WindowColumns
-from expectations.conversation.statement import Statement
-from expectations.conversation.window import Window
+from expectations.conversation.observation import Statement, Window
 from streaming.judging.bucket_input import BucketInput, PackedWindows, pack_input, unpack_input
 
 
@@ -21,11 +21,13 @@ def bucket_input(windows: Iterable[Window]) -> BucketInput:
     return BucketInput(PackedWindows.of(WindowColumns.of(combined)))
 
 
-def travelled(windows: Iterable[Window]) -> list[Window]:
-    """Pack and unpack windows."""
-    return list(unpack_input(pack_input(bucket_input(windows))).windows())
-
-
-def travelled_columns(windows: Iterable[Window]) -> WindowColumns:
-    """Pack and unpack windows, and leave them in columns."""
-    return unpack_input(pack_input(bucket_input(windows))).columns()
+def travelled(windows: Iterable[Window]) -> list[WindowColumns]:
+    """Pack and unpack windows, in parts: the n-th window of each connection is in the n-th part."""
+    parts, counts = list[list[Window]](), Counter[bytes]()
+    for window in windows:
+        at = counts[window.connection.id]
+        counts[window.connection.id] += 1
+        if at == len(parts):
+            parts.append([])
+        parts[at].append(window)
+    return [unpack_input(pack_input(bucket_input(part))).columns() for part in parts]

@@ -13,8 +13,7 @@ from expectations.judging.finding import Finding, PublishedEvidence
 from expectations.judging.outcome import Outcome
 from streaming.judging.report import OpenConnections, Report
 from streaming.judging.tally import Tally
-from streaming.query.application_metrics import ApplicationMetrics
-from streaming.query.metrics_sink import MetricsSink
+from streaming.query.application_metrics import ApplicationMetrics, MetricsSink
 
 CLIENTS, NAMES, LIMIT = 1_000_000, 10_000, 100
 EACH = CLIENTS // NAMES
@@ -80,7 +79,7 @@ def test_no_check_is_lost(page: Page) -> None:
 
 def test_the_page_stays_small(page: Page) -> None:
     """All of it, with every label of it, in a few hundred series."""
-    assert sum(map(len, page.values())) < 3 * LIMIT
+    assert sum(map(len, page.values())) < 5 * LIMIT
     assert not [
         label for series in page.values() for labels in series for label in labels if "client-" in label
     ]

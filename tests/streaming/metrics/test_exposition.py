@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import socket
 import ssl
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from streaming.metrics.exposition import Exposition, serve
+from streaming.metrics import exposition as exposition_module
+from streaming.metrics.exposition import MOST_CONNECTIONS, Exposition, serve
 from streaming.settings.metrics_tls import MetricsTls, tls_context
 from streaming.user_error import UserError
 from tests.streaming.secure_broker import make_certificate
@@ -103,6 +105,45 @@ def test_a_client_that_does_not_shake_hands_delays_nobody(
         assert get(mutual, "/metrics", trusting(server, client))[0] == 200
         assert time.monotonic() - began < 5
     assert "Traceback" not in capfd.readouterr().err
+
+
+def plain() -> Exposition:
+    registry = CollectorRegistry()
+    Gauge("told", "A value.", registry=registry).set(7)
+    return serve(registry, 0, lambda: True, lambda: True)
+
+
+def is_told(exposition: Exposition) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}/metrics", timeout=5) as response:
+        return "told 7.0" in response.read().decode()
+
+
+@pytest.mark.parametrize("by_tls", [False, True])
+def test_connections_that_wait_hold_few_threads_and_keep_nobody_out(server: Pair, by_tls: bool) -> None:
+    before = threading.active_count()
+    files = MetricsTls(certificate=str(server[0]), key=str(server[1]))
+    with closing(exposed(files) if by_tls else plain()) as exposition, ExitStack() as waiting:
+        for _ in range(4 * MOST_CONNECTIONS):
+            idle = waiting.enter_context(socket.create_connection(("127.0.0.1", exposition.port), timeout=5))
+            idle.sendall(b"\x16\x03\x01" if by_tls else b"GET /metrics HTTP/1.1\r\n")
+        assert get(exposition, "/metrics", trusting(server))[0] == 200 if by_tls else is_told(exposition)
+        # The threads of those that were ended take a moment to notice.
+        deadline = time.monotonic() + 20
+        while threading.active_count() > before + MOST_CONNECTIONS + 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert threading.active_count() <= before + MOST_CONNECTIONS + 1
+
+
+def test_a_request_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition_module, "REQUEST_SECONDS", 0.5)
+    with (
+        closing(plain()) as exposition,
+        socket.create_connection(("127.0.0.1", exposition.port), timeout=5) as slow,
+        pytest.raises(OSError, match=r"Broken pipe|reset"),
+    ):
+        for _ in range(400):
+            slow.sendall(b"G")
+            time.sleep(0.05)
 
 
 def test_a_renewed_certificate_is_taken_over(server: Pair, client: Pair, tmp_path: Path) -> None:

@@ -9,14 +9,15 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo
 
+from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.record import Record
 from decoders.retention import REPUBLISH_AFTER
+from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
 from streaming.judging.report import unpack_report
-from streaming.query.identity_stage import TICK_INTERVAL, IdentityProcessor
-from streaming.query.stages import BucketProcessor, decode_stage
-from tests.decoders.frame.columnar.batches import block
+from streaming.query.stages import BucketProcessor, IdentityProcessor, decode_stage
+from streaming.query.tick_times import TICK_INTERVAL
 
 NOW = 1_800_000_000_000
 BUCKETS = 4
@@ -139,7 +140,7 @@ class StandIn:
 
     def settle(self) -> None:
         """Advance the clock until everything is published."""
-        for wait in (REPUBLISH_AFTER, TICK_INTERVAL, TICK_INTERVAL, TICK_INTERVAL):
+        for wait in (REPUBLISH_AFTER, *[2 * TICK_INTERVAL] * 3):
             self._connections.now = self._identities.now = self._connections.now + wait
             self._pass_on(self._connections.expire())
             self._add(self._identities.expire())
@@ -157,7 +158,8 @@ class StandIn:
 
 
 def _batch(records: Sequence[Record]) -> pa.RecordBatch:
-    blocks = [block(records[at : at + BLOCK_ROWS]) for at in range(0, len(records), BLOCK_ROWS)]
+    parts = (records[at : at + BLOCK_ROWS] for at in range(0, len(records), BLOCK_ROWS))
+    blocks = [write_block(part, default_schemas().digest) for part in parts]
     columns = [
         pa.array(blocks, pa.binary()),
         pa.array(["kipwatch.frames"] * len(blocks)),

@@ -35,6 +35,9 @@ times, most recent failure: org.apache.spark.SparkException: Python worker faile
 Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
 """,
     "kafka-away": "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.",
+    "checkpoint-shared": """[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming \
+jobs detected for 7. Please make sure only one streaming job runs on a specific checkpoint location at a time.
+""",
     "checkpoint-foreign": "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match",
     "checkpoint-corrupt": "java.lang.IllegalStateException: Incomplete log file in the offset log",
 }

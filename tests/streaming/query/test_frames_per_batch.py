@@ -11,7 +11,7 @@ from decoders.frame.columnar.block import headers_of
 from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
-from streaming.bench.batches import Batch, Bench
+from streaming.bench.batches import Bench, MeasuredBatch
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -54,7 +54,7 @@ def fill_in_blocks(bench: Bench, topic: str, batches: Iterator[FrameBatch], *, f
     assert producer.flush(30) == 0
 
 
-def measured(bench: Bench, topic: str, frames_per_batch: int) -> list[Batch]:
+def measured(bench: Bench, topic: str, frames_per_batch: int) -> list[MeasuredBatch]:
     return bench.monitor(topic, bench.topics[topic], frames_per_batch)
 
 

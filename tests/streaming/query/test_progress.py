@@ -1,17 +1,37 @@
-"""Progress events in Spark's own JSON set the gauges of the engine."""
+"""Progress events in Spark's own JSON set the gauges of the engine.
+
+Health means that the query makes progress; readiness means that the gauges cover every connection.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, StreamingQueryProgress
 
+from dashboards import alert
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.topics import create_topics
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.batch_limit import BatchLimit
-from streaming.query.progress import ProgressListener
+from streaming.query.progress import (
+    STALLED_AFTER,
+    STARTED_AFTER,
+    KafkaWatch,
+    ProgressListener,
+    Readiness,
+    is_healthy,
+)
+from streaming.query.tick_times import LONGEST_INTERVAL
+
+TOPIC = "kipwatch.frames"
+PATIENCE = 60
 
 
 def source(end: object, latest: object) -> dict[str, Any]:
@@ -65,23 +85,50 @@ def listening() -> Listening:
 
 
 def offsets(**partitions: int) -> dict[str, dict[str, int]]:
-    return {"kipwatch.frames": {name.removeprefix("p"): offset for name, offset in partitions.items()}}
+    return {TOPIC: {name.removeprefix("p"): offset for name, offset in partitions.items()}}
 
 
 def test_the_lag_is_the_frames_that_the_blocks_after_the_batch_may_hold(listening: Listening) -> None:
     """All blocks count of a partition that the batch has not begun, each as those of the batch."""
     listening.limit.follow(frames=250, blocks=100, read_to={})
-    event = progress(source(offsets(p0=90, p1=50), offsets(p0=100, p1=50, p2=7)))
-    listening.listener.onQueryProgress(event)
+    listening.listener.onQueryProgress(progress(source(offsets(p0=90, p1=50), offsets(p0=90, p1=50))))
+    assert listening.listener.read_to == {(TOPIC, 0): 90, (TOPIC, 1): 50}
+    listening.listener.show_lag({(TOPIC, 0): 100, (TOPIC, 1): 50, (TOPIC, 2): 7})
     assert listening.value("topic_lag_records") == round(17 * 2.5)
 
 
 @pytest.mark.parametrize("absent", [None, "None"])
-def test_the_lag_is_zero_unless_both_offsets_are_known(listening: Listening, absent: str | None) -> None:
+def test_the_lag_is_unknown_until_an_offset_is(listening: Listening, absent: str | None) -> None:
     """PySpark turns a null of Java into text, in Spark Connect into another one than elsewhere."""
-    known = offsets(p0=5)
-    listening.listener.onQueryProgress(progress(source(absent, known), source(known, absent)))
-    assert listening.value("topic_lag_records") == 0
+    listening.listener.onQueryProgress(progress(source(absent, offsets(p0=5))))
+    listening.listener.show_lag({})
+    lag = listening.value("topic_lag_records")
+    assert lag is not None and math.isnan(lag)
+
+
+@pytest.mark.jvm
+def test_the_lag_grows_while_a_batch_is_under_way(listening: Listening) -> None:
+    """The end of the topic is asked for, not taken from when the batch began."""
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, TOPIC, "findings")
+        producer = Producer({"bootstrap.servers": broker.internal})
+        producer.produce(TOPIC, b"read", partition=0)
+        producer.flush()
+        listening.listener.onQueryProgress(progress(source(offsets(p0=1), offsets(p0=1))))
+        watch = KafkaWatch(broker.internal, TOPIC, {}, time.time, listening.listener)
+        with watch:
+            wait_until(lambda: listening.value("topic_lag_records") == 0)
+            for _ in range(3):
+                producer.produce(TOPIC, b"waits", partition=0)
+            producer.flush()
+            wait_until(lambda: listening.value("topic_lag_records") == 3)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_a_batch_sets_its_duration_and_end(listening: Listening) -> None:
@@ -102,3 +149,64 @@ def test_an_idle_query_makes_progress(listening: Listening) -> None:
     listening.listener.onQueryIdle(idle)
     assert listening.listener.latest_batch_at >= before
     assert listening.value("last_batch_timestamp_seconds") == listening.listener.latest_batch_at
+
+
+START, BATCH = 1000.0, 2000.0
+TIMER = LONGEST_INTERVAL / 1000
+
+
+NEVER = 0.0
+
+
+def test_the_first_batch_may_take_as_long_as_spark_takes_to_start() -> None:
+    assert is_healthy(START, NEVER, NEVER, START + STARTED_AFTER - 1)
+    assert not is_healthy(START, NEVER, NEVER, START + STARTED_AFTER)
+
+
+def test_a_query_that_finishes_no_batch_for_a_minute_is_not_healthy() -> None:
+    assert is_healthy(START, BATCH, NEVER, BATCH + STALLED_AFTER - 1)
+    assert not is_healthy(START, BATCH, NEVER, BATCH + STALLED_AFTER)
+
+
+def test_a_query_that_waits_for_kafka_is_healthy_however_long_that_takes() -> None:
+    assert is_healthy(START, BATCH, BATCH + 3600, BATCH + 3601)
+    assert is_healthy(START, NEVER, START + 3600, START + 3601)
+
+
+def test_a_query_that_does_not_go_on_when_kafka_answers_again_is_not_healthy() -> None:
+    back = BATCH + 3600
+    assert is_healthy(START, BATCH, back, back + STALLED_AFTER - 1)
+    assert not is_healthy(START, BATCH, back, back + STALLED_AFTER)
+
+
+def test_a_stalled_query_is_unhealthy_before_its_alert_fires() -> None:
+    assert STALLED_AFTER < alert.STALLED_AFTER
+    assert f"{STARTED_AFTER / 60 + 1:.0f}m" == alert.BEGUN_WITHIN
+
+
+def test_the_query_is_not_ready_before_the_first_batch() -> None:
+    assert not Readiness().is_ready
+
+
+def test_a_query_without_an_earlier_run_is_ready_after_its_first_batch() -> None:
+    readiness = Readiness()
+    readiness.record_batch(0, 100.0)
+    assert readiness.is_ready
+
+
+def test_a_restarted_query_is_ready_after_a_batch_that_began_after_all_timers() -> None:
+    """A batch that began before the last timer expired may still miss that bucket."""
+    readiness = Readiness()
+    readiness.record_batch(7, 100.0)
+    readiness.record_batch(8, 100.0 + TIMER - 1)
+    readiness.record_batch(9, 100.0 + TIMER + 5)
+    assert not readiness.is_ready
+    readiness.record_batch(10, 100.0 + TIMER + 6)
+    assert readiness.is_ready
+
+
+def test_a_ready_query_stays_ready() -> None:
+    readiness = Readiness()
+    readiness.record_batch(0, 0.0)
+    readiness.record_batch(1, 1.0)
+    assert readiness.is_ready

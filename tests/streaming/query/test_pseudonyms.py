@@ -9,10 +9,10 @@ import msgspec
 import pytest
 import zstandard
 
-from expectations.conversation.bounded_text import is_blank
 from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text
+from expectations.conversation.observation import Window
 from expectations.conversation.pseudonyms import IDENTITIES, SHORTEST_KEY, Pseudonyms
-from expectations.conversation.window import Window
+from expectations.conversation.texts import is_blank
 from expectations.judging.terms import Terms
 from streaming.check.examination import examine
 from tests.captures import planted

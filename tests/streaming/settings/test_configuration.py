@@ -66,7 +66,7 @@ def test_a_count_below_one_or_no_number_is_refused(name: str, value: str) -> Non
 
 @pytest.mark.parametrize("name", ["cluster", "feeder"])
 def test_names_are_bounded(name: str) -> None:
-    """Bytes count, not characters."""
+    """The limit counts bytes, not characters."""
     assert getattr(given_flags(f"--{name}", "é" * 12), name) == "é" * 12
     with pytest.raises(UserError, match=rf"--{name}: .* at most 24 bytes are allowed"):
         given_flags(f"--{name}", "é" * 12 + "x")

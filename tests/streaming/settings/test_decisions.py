@@ -1,4 +1,7 @@
-"""Decisions on rules: a suppression applies to what it names, until its day, and never silently."""
+"""Decisions on rules: a suppression applies to what it names, until its day, and never silently.
+
+A reloaded configuration changes decisions, and names what else would need a restart.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ from expectations.judging.finding import Finding, Suppressed
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
 from streaming.settings.configuration import Configuration, Listener, Suppression
-from streaming.settings.decisions import Decisions, SuppressionUse
-from streaming.settings.suppression_match import AddressPattern
+from streaming.settings.decisions import AddressPattern, Decisions, SuppressionUse, take_over
 from streaming.user_error import UserError
 from tests.streaming.captures import violating
 
 FINDINGS = violating().judge().findings
 RULE = "kip1313/instance-id-changed"
 UNTIL = date(2026, 6, 30)
+CURRENT = Configuration(bootstrap="kafka:9092", buckets=8, disable=[RULE])
 
 
 def decided(decisions: Decisions) -> list[Finding]:
@@ -104,7 +107,7 @@ def test_a_level_is_overridden() -> None:
 
 
 def test_a_finding_without_a_decision_is_unchanged() -> None:
-    """To the byte: `suppressed` is present only in suppressed findings."""
+    """`suppressed` is present only in suppressed findings."""
     assert decided(Decisions(Configuration())) == FINDINGS
     assert b"suppressed" not in msgspec.json.encode(FINDINGS)
 
@@ -146,3 +149,20 @@ def test_the_configured_listeners_are_terms_of_judging() -> None:
 def test_a_rule_that_does_not_exist_is_refused(configuration: Configuration) -> None:
     with pytest.raises(UserError, match=r"names a rule 'kip1313/nonsense[*]?'; `kipwatch rules` lists them"):
         Decisions(configuration)
+
+
+def test_decisions_are_taken_over() -> None:
+    changed = Configuration(
+        bootstrap="kafka:9092",
+        buckets=8,
+        spec=["kip1082=text"],
+        levels={RULE: Level.INFORMATION},
+        suppress=[Suppression(RULE, "known", date(2027, 1, 1))],
+        listener=[Listener("h:1", "WATCHED")],
+    )
+    assert take_over(CURRENT, changed) == (changed, [])
+
+
+def test_other_settings_stay_and_are_named() -> None:
+    changed = Configuration(bootstrap="elsewhere:9092", buckets=16, disable=[RULE])
+    assert take_over(CURRENT, changed) == (CURRENT, ["bootstrap", "buckets"])

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from decoders.schema.registry import COMMITTED_TABLE, default_schemas
+from decoders.schema.registry import default_schemas
+from decoders.schema.source import COMMITTED_TABLE
 from streaming.feeder.feeder import Feeder
 from streaming.judging.bucket_input import unpack_input
 from streaming.query.stages import decode_stage
@@ -63,7 +64,7 @@ def known(table: str | None) -> list[bool]:
     stage = pickle.loads(cloudpickle.dumps(decode_stage(4, table)))
     (inputs,) = stage(iter([batch]))
     (row,) = map(unpack_input, inputs.column("input").to_pylist())
-    return [observation.known for window in row.windows() for observation in window.observations]
+    return [observation.known for window in row.columns().windows() for observation in window.observations]
 
 
 def test_sparks_workers_decode_with_it(without_metadata: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.state.bucket import Bucket
-from streaming.state.bucket_layout import PackedBucket, pack_bucket, unpack_bucket
+from streaming.state.bucket import Bucket, PackedBucket, pack_bucket, unpack_bucket
 
 
 class BucketStore:

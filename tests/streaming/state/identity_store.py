@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.state.identities import StoredIdentities
-from streaming.state.identity_layout import PackedIdentities, pack_identities, unpack_identities
+from streaming.state.identities import PackedIdentities, StoredIdentities, pack_identities, unpack_identities
 
 
 class IdentityStore:

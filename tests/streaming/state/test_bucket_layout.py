@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.judging.judge import ConnectionState
-from streaming.state.bucket import Bucket
-from streaming.state.bucket_layout import STATE_VERSION
+from streaming.state.bucket import STATE_VERSION, Bucket
 from streaming.state.connections import Connections
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.judging.test_bucket_step import on, step, windows
@@ -20,7 +19,7 @@ LAYOUTS = Path(__file__).parent / "layouts"
 TO_DO = (
     "the sample is stored differently. If a rule is new, or remembers more at the end of its state and with "
     "defaults, stored buckets can still be read: run `make layout`. After any other change raise "
-    "STATE_VERSION in streaming/state/bucket_layout.py first"
+    "STATE_VERSION in streaming/state/bucket.py first"
 )
 
 
@@ -145,7 +144,7 @@ def test_unused_shared_facts_are_removed() -> None:
         connections[b"a" * 16] = connection_state
         store.save(Bucket(connections))
         connections = store.load().connections
-    assert len(connections.layout.stored.servers) < 100
+    assert len(connections.servers.values) < 100
 
 
 def state(connection: bytes, first: bool) -> ConnectionState:

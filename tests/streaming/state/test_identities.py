@@ -17,13 +17,10 @@ from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim
 from expectations.judging import identity_state
-from expectations.judging.identity_group import Group
 from expectations.judging.identity_judge import IdentityJudge
-from expectations.judging.identity_state import IdentityState
-from streaming.state import identities, pages
-from streaming.state.identities import StoredIdentities, id_of
-from streaming.state.identity_layout import STATE_VERSION
-from streaming.state.state_error import StateError
+from expectations.judging.identity_state import Group, IdentityState
+from streaming.state import StateError, identities
+from streaming.state.identities import STATE_VERSION, StoredIdentities, id_of
 from tests.examples import examples
 from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated, strangers
 from tests.streaming.state.identity_store import IdentityStore
@@ -55,7 +52,7 @@ STEPS = st.lists(st.one_of(CLAIMS, st.sampled_from(["tick", "silence", "store"])
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (identity_state, identities):
         monkeypatch.setattr(module, "GROUP_LIMIT", LIMIT)
-    monkeypatch.setattr(pages, "PAGE_BYTES", PAGE)
+    monkeypatch.setattr(identities, "PAGE_BYTES", PAGE)
 
 
 @pytest.mark.usefixtures("_small")
@@ -76,7 +73,7 @@ def test_identities_as_bytes_are_judged_like_identities_as_objects(steps: list[l
             claims = [postponed(claims_to_choose()[int(number)], later) for number in step]
             assert JUDGE.process(stored, claims) == JUDGE.process(objects, claims)
         assert len(stored) == len(objects.groups)
-        assert stored.clock == objects.clock
+        assert (stored.clock, stored.tick) == (objects.clock, objects.tick)
     store.save(stored)
     assert [*everything(store.load()).items()] == [*as_bytes(objects).items()]
     assert_half_is_alive(store)
@@ -137,6 +134,18 @@ def test_a_tick_without_unsettled_identities_reads_and_writes_nothing() -> None:
     JUDGE.tick(stored)
     packed = store.save(stored)
     assert (packed.index, packed.written, packed.removed, store.reads) == (before, {}, [], [])
+
+
+def test_a_tick_reads_the_pages_of_what_it_settles_alone() -> None:
+    store = filled(100)
+    JUDGE.process(stored := store.load(), [renamed(claims_to_choose()[0], "new")])
+    store.save(stored)
+    for pages_read in (0, 1):
+        store.reads.clear()
+        JUDGE.tick(stored := store.load())
+        assert len(store.reads) == pages_read
+        store.save(stored)
+    assert stored.is_settled()
 
 
 def test_a_page_of_another_size_is_refused_with_advice() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from streaming.state.bucket_layout import STATE_VERSION
+from streaming.state.bucket import STATE_VERSION
 from tests.streaming.state.bucket_store import BucketStore
 from tests.streaming.state.test_bucket_layout import LAYOUTS, sample_bucket
 from tests.streaming.state.test_identities import LAYOUT, sample

@@ -9,8 +9,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.wire.assembly import MAX_FRAME
 from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Endpoint, Kind, Record
 from decoders.schema.registry import default_schemas
-from streaming.transcript.client import ConnectedClient, ConnectedClients
-from streaming.transcript.frame import decode_frame
+from streaming.transcript.frame import ConnectedClient, ConnectedClients, decode_frame
 from streaming.transcript.text import event_line, frame_lines
 
 SCHEMAS = default_schemas()

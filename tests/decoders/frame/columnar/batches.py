@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from decoders.frame.columnar.block_reading import BlockReader, Opened
+from decoders.frame.columnar.block_reading import BlockBatch, BlockReader
 from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.registry import Api
@@ -25,7 +25,7 @@ def block(records: Sequence[Record]) -> bytes:
     return write_block(records)
 
 
-def opened(records: Sequence[Record]) -> Opened:
+def opened(records: Sequence[Record]) -> BlockBatch:
     """The records written as blocks, then read again."""
     blocks = [block(records[at : at + ROWS]) for at in range(0, len(records), ROWS)]
     (found,) = BlockReader().read(blocks)

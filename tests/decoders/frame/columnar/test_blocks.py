@@ -1,4 +1,4 @@
-"""What is written as blocks is read again unchanged, and other bytes are refused with one line."""
+"""Records written as blocks are read back unchanged, and other bytes are refused with one line."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 
 from decoders.frame.columnar import block_reading, block_writing
 from decoders.frame.columnar.block import COLUMNS, SCHEMA, BlockError, headers_of
-from decoders.frame.columnar.block_reading import BlockReader, Opened, read_block
+from decoders.frame.columnar.block_reading import BlockBatch, BlockReader, read_block
 from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.frame.columnar.speakers import partition_of
 from decoders.frame.record import NO_RECORD, Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.segment import SocketAddress
 from tests.decoders.frame.columnar.batches import block, record_of
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
-from tests.decoders.wire.conversation import EVENTS, SCHEMAS, SERVER
+from tests.decoders.wire.conversation import EVENTS, SERVER, new_columnar_tracker
 from tests.examples import examples
 
 PORTS = st.integers(0, 0xFFFF)
@@ -78,7 +77,7 @@ def told(record: Record, before: dict[bytes, Record]) -> Record:
 @examples(150)
 @given(st.lists(RECORDS, min_size=1, max_size=12))
 def test_what_is_written_comes_back(given_records: list[Record]) -> None:
-    """Every field and its type, whatever the order; an event may tell another identity of its connection."""
+    """Every field and its type, in any order; an event may state another identity of its connection."""
     known: dict[bytes, Record] = {}
     records = [told(record, known) for record in given_records]
     found = list(read_block(block(records)))
@@ -108,7 +107,7 @@ def test_every_batch_of_a_tracker_is_cut_into_blocks_within_their_limits(
         for client in clients
     ]
     packets = [packet for packet in interleaved(conversations, random) if random.random() >= loss]
-    tracker = ColumnarTracker(SCHEMAS, ports={SERVER.port}, run=7, cluster="orders", feeder="rack-1")
+    tracker = new_columnar_tracker(cluster="orders", feeder="rack-1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_writing, "MOST_FRAMES", limits[0])
         patch.setattr(block_writing, "MOST_BYTES", limits[1])
@@ -174,7 +173,7 @@ def test_the_page_about_the_topic_describes_every_column_and_number() -> None:
         assert set(told[name]) == {str(each.value) for each in numbers if each}
 
 
-def all_records(found: list[Opened]) -> list[Record]:
+def all_records(found: list[BlockBatch]) -> list[Record]:
     return [record for each in found for record in each.batch.records()]
 
 
@@ -189,7 +188,7 @@ def test_values_that_are_no_blocks_are_refused_and_affect_no_other() -> None:
 
 
 def test_blocks_are_read_into_batches_of_bounded_size() -> None:
-    """Their numbers go on."""
+    """Numbers of values continue from batch to batch."""
     found = list(BlockReader().read([BLOCK] * 5, enough=4))
     assert [each.blocks.tolist() for each in found] == [[0, 1, 0, 1], [2, 3, 2, 3], [4, 4]]
     assert [each.size for each in found] == [2, 2, 1]
@@ -199,11 +198,21 @@ def test_blocks_of_much_content_are_read_into_batches_of_bounded_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Seven megabytes of zeros are a block of a few thousand bytes, and a batch of Spark has thousands."""
-    assert block_reading.MOST_BYTES <= 128 << 20
-    monkeypatch.setattr(block_reading, "MOST_BYTES", 1 << 20)
+    assert block_reading.ENOUGH_BYTES <= 128 << 20
+    monkeypatch.setattr(block_reading, "ENOUGH_BYTES", 1 << 20)
     zeros = block([dataclasses.replace(REQUEST, frame=bytes(700_000), true_length=700_000)])
     assert len(zeros) < 10_000
     assert [found.size for found in BlockReader().read([zeros] * 5)] == [2, 2, 1]
+
+
+def test_that_a_frame_was_read_whole_is_believed_of_a_feeder_with_equal_schemas() -> None:
+    flagged = dataclasses.replace(REQUEST, flags=Flag.SETTLED | Flag.READ_WHOLE)
+    writer = BlockWriter(1, "digest")
+    writer.add_record(flagged)
+    (made,) = writer.take()
+    for own, flags in (("digest", flagged.flags), ("other", Flag.SETTLED), ("", Flag.SETTLED)):
+        (found,) = BlockReader(own).read([made.value])
+        assert [each.flags for each in all_records([found])] == [flags]
 
 
 def test_a_connection_that_a_dictionary_names_twice_is_one() -> None:

@@ -1,4 +1,4 @@
-"""Blocks whose Arrow messages no writer of Arrow makes: they are read or refused, and take little memory."""
+"""Arrow messages that no Arrow writer makes: they are read or refused, and take little memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES, SCHEMA, BlockError
+from decoders.frame.columnar.block_columns import MOST_MEMORY
 from decoders.frame.columnar.block_reading import read_block
-from decoders.frame.columnar.block_sizes import MOST_MEMORY
 from decoders.frame.record import Kind, Record
 from tests.decoders.frame.columnar.batches import block, record_of
 from tests.examples import examples
@@ -30,17 +30,17 @@ _PREFIX: Final = 8
 """Bytes before the metadata of a message: a marker and the size of the metadata."""
 
 
-def written(batch: pa.RecordBatch, told: dict[str, str] | None = None, **options: Any) -> bytes:
-    """A batch as a stream of Arrow; `told` is metadata of its message."""
+def written(batch: pa.RecordBatch, metadata: dict[str, str] | None = None, **options: Any) -> bytes:
+    """A batch as a stream of Arrow; `metadata` is that of its message."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(**options)) as stream:
-        stream.write_batch(batch, custom_metadata=told)
+        stream.write_batch(batch, custom_metadata=metadata)
     value: bytes = sink.getvalue().to_pybytes()
     return value
 
 
 def places_of_metadata(value: bytes) -> Iterator[range]:
-    """Where the metadata of each message is."""
+    """The places of the messages' metadata."""
     at = 0
     for message in pa.ipc.MessageReader.open_stream(value):
         (size,) = struct.unpack_from("<i", value, at + 4)
@@ -59,7 +59,7 @@ def read(value: bytes) -> list[Record]:
 
 @pytest.mark.parametrize("compression", ["lz4", None])
 def test_any_changed_byte_of_metadata_leaves_a_block_or_none(compression: str | None) -> None:
-    """Lengths, offsets, counts and types that lie, one at a time."""
+    """False lengths, offsets, counts and types, one at a time."""
     whole = written(BATCH, compression=compression)
     assert read(whole) == RECORDS
     outcomes = set()
@@ -129,7 +129,7 @@ def with_dictionary(name: str, values: pa.Array) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("name", ["server", "cluster", "feeder"])
 def test_dictionaries_have_no_more_values_than_a_block_has_rows(name: str) -> None:
-    """Hundreds of thousands of names, each an object, come from a few kilobytes that lz4 made of them."""
+    """A few kilobytes of lz4 hold hundreds of thousands of names, each of which becomes an object."""
     (value,) = BATCH.column(name).dictionary.to_pylist()
     most = pa.array([value] * MOST_FRAMES)
     assert list(read_block(written(with_dictionary(name, most), compression="lz4"))) == RECORDS

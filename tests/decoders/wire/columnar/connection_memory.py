@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from decoders.tls.key_log import KeyLog
-from decoders.tls.outcome import Outcome
+from decoders.tls.outcome import TlsOutcome
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between
-from tests.decoders.wire.conversation import SCHEMAS, exchanges
+from tests.decoders.wire.conversation import exchanges, new_columnar_tracker
 from tests.decoders.wire.encrypted import encrypted
 
 BATCH: Final = 100
@@ -40,7 +39,7 @@ def main() -> None:
 def measure(count: int, *, over_tls: bool) -> dict[str, int]:
     """Open a multiple of BATCH connections, and return the bytes that each of them takes."""
     key_log = KeyLog()
-    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=1, key_log=key_log)
+    tracker = new_columnar_tracker(key_log=key_log)
     before = 0
     for begin in range(0, count, BATCH):
         if begin == WARM:
@@ -48,7 +47,7 @@ def measure(count: int, *, over_tls: bool) -> dict[str, int]:
         tracker.feed(batch_of(range(begin, begin + BATCH), key_log, over_tls=over_tls))
     return {
         "open": len(tracker.connections),
-        "read_over_tls": tracker.ledger.tls[Outcome.READ],
+        "read_over_tls": tracker.ledger.tls[TlsOutcome.READ],
         "bytes_per_connection": (resident() - before) // (count - WARM),
     }
 

@@ -9,25 +9,24 @@ from typing import Any
 
 from decoders.frame.record import Record
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import (
     CLIENT,
-    SCHEMAS,
     SECOND,
     SERVER,
     TO_BROKER,
     TO_CLIENT,
     Event,
     feed_all,
+    new_columnar_tracker,
     new_tracker,
 )
 
-Ledgers = tuple[Ledger, Mapping[int, Ledger]]
-"""That of all connections, and those of the watched ports."""
+Ledgers = tuple[Ledger, Mapping[int, Ledger], Mapping[str, int]]
+"""That of all connections, those of the watched ports, and how many connections were evicted."""
 
 
 def packets_between(
@@ -75,13 +74,17 @@ def batches_of(packets: Sequence[Packet], cuts: Iterable[int]) -> list[Sequence[
 
 def scalar(packets: Sequence[Packet], **options: Any) -> tuple[list[Record], Ledgers]:
     tracker = new_tracker(**options)
-    return feed_all(tracker, packets) + tracker.finish(), (tracker.ledger, tracker.port_ledgers)
+    return feed_all(tracker, packets) + tracker.finish(), (
+        tracker.ledger,
+        tracker.port_ledgers,
+        tracker.evicted,
+    )
 
 
 def columnar(batches: Iterable[Sequence[Packet]], **options: Any) -> tuple[list[Record], Ledgers]:
-    tracker = ColumnarTracker(SCHEMAS, **{"ports": {9092}, "run": 7, **options})
+    tracker = new_columnar_tracker(**options)
     records = [record for packets in batches for record in tracker.feed(PacketBatch.of(packets)).records()]
-    return records + list(tracker.finish().records()), (tracker.ledger, tracker.port_ledgers)
+    return records + list(tracker.finish().records()), (tracker.ledger, tracker.port_ledgers, tracker.evicted)
 
 
 def assert_equal(packets: Sequence[Packet], cuts: Iterable[int] = (), **options: Any) -> list[Record]:

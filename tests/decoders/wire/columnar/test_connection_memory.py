@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from decoders.wire.tracker import MAX_CONNECTIONS
+from decoders.wire.eviction import MAX_CONNECTIONS
 
 PROGRAM = "tests.decoders.wire.columnar.connection_memory"
 MOST = 32_000

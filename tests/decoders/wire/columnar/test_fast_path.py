@@ -12,10 +12,8 @@ from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Kind, Pairing, Record
 from decoders.wire import pairing
 from decoders.wire.columnar import tracker as columnar_tracker
-from decoders.wire.columnar.in_flight import MIN_SLOTS
+from decoders.wire.columnar.flows import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
-from decoders.wire.connection import Connection
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, SocketAddress
 from decoders.wire.tracker import Tracker
@@ -30,6 +28,7 @@ from tests.decoders.wire.conversation import (
     exchanges,
     metadata,
     metadata_response,
+    new_columnar_tracker,
     prefixed,
     produce,
     produce_response,
@@ -43,22 +42,8 @@ from tests.examples import examples
 cuts = st.lists(st.integers(0, 10_000), max_size=6)
 
 
-@pytest.fixture
-def slow_path(monkeypatch: pytest.MonkeyPatch) -> list[Segment]:
-    """The segments that the scalar tracker processes."""
-    given: list[Segment] = []
-    process = Tracker.process
-
-    def recorded(self: Tracker, segment: Segment, known: Connection | None = None) -> list[Record]:
-        given.append(segment)
-        return process(self, segment, known)
-
-    monkeypatch.setattr(Tracker, "process", recorded)
-    return given
-
-
 def track(packets: list[Packet]) -> list[Record]:
-    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    tracker = new_columnar_tracker()
     batches = [tracker.feed(PacketBatch.of(packets)), tracker.finish()]
     return [record for batch in batches for record in batch.records()]
 
@@ -133,7 +118,7 @@ def test_who_keeps_the_memory_almost_full_pushes_nobody_else_off_the_fast_path(
         packets += ordinary[8 * number : 8 * number + 8]
     assert_equal(placed(packets), max_held=16_000)
     slow_path.clear()
-    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7, max_held=16_000)
+    tracker = new_columnar_tracker(max_held=16_000)
     records = list(tracker.feed(PacketBatch.of(placed(packets))).records())
     assert not any(record.kind is Kind.CLOSED for record in records)
     assert sum(CLIENT in (segment.source, segment.destination) for segment in slow_path) <= 2
@@ -280,7 +265,7 @@ def test_both_trackers_discard_the_same_requests_in_flight(
 
 
 def test_rings_of_requests_in_flight_shrink() -> None:
-    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7)
+    tracker = new_columnar_tracker()
     burst = packets_between(OPENING + pipelined(range(50, 1050)), close=False)
     tracker.feed(PacketBatch.of(burst))
     sizes = tracker._flow_table.flows.states["ring_size"]
@@ -292,7 +277,7 @@ def test_rings_of_requests_in_flight_shrink() -> None:
 
 def test_the_ledgers_of_connections_are_equal() -> None:
     packets = packets_between(OPENING, close=False)
-    tracker, scalar = ColumnarTracker(SCHEMAS, ports={9092}, run=7), Tracker(SCHEMAS, ports={9092}, run=7)
+    tracker, scalar = new_columnar_tracker(), Tracker(SCHEMAS, ports={9092}, run=7)
     tracker.feed(PacketBatch.of(packets))
     for packet in packets:
         scalar.feed(packet)

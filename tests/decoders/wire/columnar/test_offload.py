@@ -8,21 +8,18 @@ import numpy as np
 import pytest
 
 from decoders.tls.key_log import KeyLog
-from decoders.tls.receiver import Receiver
 from decoders.tls.records import RecordReader
-from decoders.wire.assembly import Assembly, AssemblySnapshot
-from decoders.wire.closing_sides import ClosingSides
+from decoders.tls.session import Receiver
+from decoders.wire.closing import ClosingSides
 from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import Decryption
-from decoders.wire.frame_recorder import FrameRecorder
-from decoders.wire.framing import Framer, FramerState
-from decoders.wire.kafka_layer import KafkaLayer
-from decoders.wire.latest_api_versions import LatestApiVersions
-from decoders.wire.opacity import Opacity
-from decoders.wire.pairing import RequestsInFlight
+from decoders.wire.framing import Assembly, AssemblySnapshot, Framer, FramerState
+from decoders.wire.kafka_layer import KafkaLayer, Opacity
+from decoders.wire.pairing import LatestApiVersions, RequestsInFlight
 from decoders.wire.record_stream import RecordStream
+from decoders.wire.recorder import FrameRecorder
 from decoders.wire.stream import Chunk, Stream
 from decoders.wire.tracker import Tracker
 from decoders.wire.transport import Transport
@@ -35,16 +32,15 @@ PERMANENT = {
     Connection: {
         "client",
         "server",
-        "opening",
+        "client_syn",
         "_recorder",
         "ledger",
         "_transport",
-        "_closing_sides",
         "_kafka",
         "decryption",
     },
-    Transport: {"_ledger", "_patience"},
-    ClosingSides: set[str](),
+    Transport: {"_is_proven", "_ledger", "_wait", "closing_sides"},
+    ClosingSides: {"_closed_at"},
     KafkaLayer: {"_detector", "_ledger", "_recorder", "_framers", "_frame_recorder", "_opacity"},
     FrameRecorder: {"_detector", "_recorder", "in_flight", "api_versions"},
     LatestApiVersions: {"_in_flight", "_acknowledged_by"},
@@ -66,7 +62,7 @@ PERMANENT = {
         "_other_protocol_reason",
         "_max_frame",
     },
-    Stream: {"_ledger", "_acknowledged"},
+    Stream: {"_ledger", "_acknowledged", "is_heard"},
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
     Decryption: {
@@ -80,13 +76,13 @@ PERMANENT = {
     },
     RecordStream: {"_lost"},
     RecordReader: {"_next_begin"},
-    Receiver: {"_suite", "_secret", "_protection", "_messages", "_skipped", "_attempts", "has_begun"},
+    Receiver: {"_suite", "_secret", "protection", "_messages", "_skipped", "_attempts", "has_begun"},
 }
 """Set by the constructor, or unchanged while the connection is offloaded."""
 EMPTY = {
-    Connection: {"is_closed"},
-    Transport: {"ending", "_early", "_reset"},
-    ClosingSides: {"_notified_by", "_closed_at"},
+    Connection: {"is_closed", "_offered_syn"},
+    Transport: {"ending", "_early", "_reset", "_syn_data"},
+    ClosingSides: {"_notified_by"},
     KafkaLayer: set[str](),
     FrameRecorder: {"expects_tokens"},
     LatestApiVersions: set[str](),
@@ -102,7 +98,7 @@ EMPTY = {
 }
 """False, None, zero or empty in every connection that can be offloaded."""
 COPIED = {
-    Connection: {"last_seen_at", "_last_position", "counted_held"},
+    Connection: {"last_seen_at", "_last_position", "standing", "counted_held"},
     Transport: {"streams", "_awaits_syn"},
     ClosingSides: {"closers"},
     KafkaLayer: set[str](),
@@ -160,7 +156,7 @@ def parts(connection: Connection) -> list[Any]:
         *framers,
         connection._transport,
         *connection._transport.streams.values(),
-        connection._closing_sides,
+        connection._transport.closing_sides,
         *assemblies,
         *of_tls,
     ]

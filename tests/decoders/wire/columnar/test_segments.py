@@ -7,11 +7,19 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
+from decoders.keyed_hash import HashKeys
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.scalar_segment import scalar_segment
-from decoders.wire.columnar.segments import read_segments
-from decoders.wire.columnar.socket_pairs import NO_PAIR, UNWATCHED, SocketPairs, sockets_of, words_of
+from decoders.wire.columnar.segments import (
+    NO_SEGMENT,
+    UNWATCHED,
+    SocketPairs,
+    read_segments,
+    scalar_segment,
+    sockets_of,
+    words_of,
+)
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
@@ -23,6 +31,11 @@ links = st.sampled_from(list(LinkType))
 addresses = st.sampled_from([b"\x0a\0\0\1", b"\x0a\0\0\2", bytes(15) + b"\1", b"\xfe" + bytes(15)])
 sockets = st.builds(SocketAddress, addresses, st.sampled_from([9092, 40_000, 40_001]))
 flips = st.lists(st.tuples(st.integers(0, 70), st.integers(0, 255)), max_size=3)
+
+
+def new_pairs(watched: NDArray[np.bool_] | None = None) -> SocketPairs:
+    """Pairs of the watched ports, or of all."""
+    return SocketPairs(np.full(1 << 16, True) if watched is None else watched, HashKeys.of(b""))
 
 
 def between(client: int, port: int) -> SyntheticConnection:
@@ -75,7 +88,7 @@ def test_a_pair_has_one_number_in_both_directions(sent: list[tuple[int, bool]], 
         for client, from_client in sent
         for packet in between(client, 9092).sent(0, TO_BROKER if from_client else TO_CLIENT, b"data")
     ]
-    pairs = SocketPairs(np.arange(1 << 16) == 9092)
+    pairs = new_pairs(np.arange(1 << 16) == 9092)
     numbers: list[int] = []
     for start, end in pairwise([0, *sorted(min(cut, len(packets)) for cut in cuts), len(packets)]):
         numbers += pairs.number(read_segments(PacketBatch.of(packets[start:end]))).tolist()
@@ -85,7 +98,7 @@ def test_a_pair_has_one_number_in_both_directions(sent: list[tuple[int, bool]], 
 
 def test_thousands_of_pairs_have_different_numbers() -> None:
     packets = [packet for port in range(1, 6_000) for packet in between(1, port).sent(0, TO_BROKER, b"data")]
-    pairs = SocketPairs(np.full(1 << 16, True))
+    pairs = new_pairs()
     segments = read_segments(PacketBatch.of(packets))
     assert pairs.number(segments).tolist() == pairs.number(segments).tolist() == list(range(5_999))
 
@@ -93,8 +106,8 @@ def test_thousands_of_pairs_have_different_numbers() -> None:
 def test_other_ports_and_other_packets_have_no_pair() -> None:
     packets = packets_between(SocketAddress(bytes(4), 1), SocketAddress(bytes(4), 2))
     packets[0] = packets[0]._replace(data=b"")
-    pairs = SocketPairs(np.zeros(1 << 16, np.bool_))
-    assert pairs.number(read_segments(PacketBatch.of(packets))).tolist() == [NO_PAIR] + [UNWATCHED] * 5
+    pairs = new_pairs(np.zeros(1 << 16, np.bool_))
+    assert pairs.number(read_segments(PacketBatch.of(packets))).tolist() == [NO_SEGMENT] + [UNWATCHED] * 5
 
 
 _HALVES = st.sampled_from([bytes(4), b"\x0a\0\0\1", b"\xff\0\0\1"])
@@ -110,10 +123,19 @@ def test_two_sockets_have_the_pair_of_their_segments(
     one = SocketAddress(b"".join(halves[:parts]), port)
     other = SocketAddress(b"".join(halves[4 : 4 + parts]), other_port)
     segments = read_segments(PacketBatch.of(SyntheticConnection(one, other).opened(0)))
-    pairs = SocketPairs(np.full(1 << 16, True))
-    assert pairs.find(one, other) == NO_PAIR
+    pairs = new_pairs()
     assert pairs.number(segments).tolist() == [0, 0, 0]
-    assert pairs.find(*((other, one) if swapped else (one, other))) == 0
-    assert words_of(one, other).tolist() == segments.sockets[0].tolist()
+    assert words_of(*((other, one) if swapped else (one, other))).tolist() == segments.sockets[0].tolist()
     lower, upper = sockets_of(segments.sockets[0].tolist())
     assert ((lower, upper) if segments.forward[0] else (upper, lower)) == (one, other)
+
+
+def test_nobody_without_the_secret_knows_where_a_pair_is() -> None:
+    segments = read_segments(
+        PacketBatch.of(packets_between(SocketAddress(bytes(4), 1), SocketAddress(bytes(4), 2)))
+    )
+    tables = [SocketPairs(np.full(1 << 16, True), HashKeys.of(secret)) for secret in (b"one", b"another")]
+    for pairs in tables:
+        pairs.number(segments)
+    one, other = (np.flatnonzero(pairs._table.slots >= 0).tolist() for pairs in tables)
+    assert one != other

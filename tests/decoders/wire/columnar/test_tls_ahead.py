@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Flag, Kind
 from decoders.tls.key_log import KeyLog
-from decoders.tls.outcome import Outcome
+from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import ContentType
 from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.slow_path import SlowPath
-from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
@@ -26,11 +25,11 @@ from tests.decoders.wire.columnar.equality import interleaved, packets_between, 
 from tests.decoders.wire.conversation import (
     CLIENT,
     EVENTS,
-    SCHEMAS,
     TO_BROKER,
     TO_CLIENT,
     exchanges,
     frames_in,
+    new_columnar_tracker,
     response,
     to_client,
 )
@@ -110,7 +109,7 @@ def test_unusual_records_between_others(
         for direction, data in exchanges(1):
             wire.append((direction, writer.data(SIDES[direction], data)))
     _, ledger = both(packets(wire, segment=segment), writer.key_log, cut, window=window)
-    assert ledger.tls[Outcome.READ] == 1
+    assert ledger.tls[TlsOutcome.READ] == 1
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=NAMES)
@@ -139,7 +138,7 @@ def test_most_packets_of_tls_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
     key_log = KeyLog()
     key_log.add(writer.key_log)
     monkeypatch.setattr(tls_ahead, "MIN_WINDOW", 16)
-    tracker = ColumnarTracker(SCHEMAS, ports={9092}, run=7, key_log=key_log)
+    tracker = new_columnar_tracker(key_log=key_log)
     frames = len(tracker.feed(PacketBatch.of(sent)).frames.sequences)
     assert frames == 602
     assert len(sent) > 1_800

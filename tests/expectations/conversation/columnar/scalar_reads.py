@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from decoders.codec.request import write_request
 from decoders.frame.record import Direction, Kind, Record
+from decoders.keyed_hash import HashKeys
 from decoders.schema.registry import Api, Schemas, default_schemas
 from expectations.conversation.columnar import statement_cache
 from expectations.conversation.columnar.reading import ObservationReader
-from expectations.conversation.columnar.statement_cache import Known, StatementCache
-from expectations.conversation.observation import Observation
-from expectations.conversation.observe import observe
-from expectations.conversation.occurrence import Evidence
+from expectations.conversation.columnar.statement_cache import BatchStatements, StatementCache
+from expectations.conversation.observation import Statement
+from expectations.conversation.statement_reader import read_statement
 from tests.decoders.frame.columnar.batches import opened, record_of
 
 SCHEMAS = default_schemas()
 READER = ObservationReader(SCHEMAS)
+HASH_KEYS = HashKeys.of(b"")
 
 
 def request(
@@ -40,19 +40,36 @@ def request(
     return record_of(Kind.REQUEST, sequence, connection=bytes(16), **whole)
 
 
-def learnt(records: Sequence[Record]) -> list[Known]:
-    """What a new statement cache learns from records, read as columns."""
+def said(records: Sequence[Record], cache: StatementCache | None = None) -> BatchStatements:
+    """What records say, read as columns with a cache, or with a new one."""
     batch = opened(records).batch
-    return StatementCache(SCHEMAS).of_frames(batch, READER.read(batch), np.arange(len(records)))
+    return (cache or StatementCache(SCHEMAS, HASH_KEYS)).of_batch(batch, READER.read(batch))
+
+
+def learnt(records: Sequence[Record]) -> list[Statement]:
+    """The statements of records, read as columns."""
+    found = said(records)
+    return [found.statements[number] for number in found.places.tolist()]
+
+
+def observed(records: Sequence[Record]) -> list[Statement]:
+    """The statements of records, read by the scalar code."""
+    return [read_statement(SCHEMAS, record) for record in records]
+
+
+def is_complete(records: Sequence[Record]) -> list[bool]:
+    """Which records have all of their statement in columns."""
+    complete: list[bool] = READER.read(opened(records).batch).complete.tolist()
+    return complete
 
 
 def scalar_reads(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     """Collect the records that statement caches let the scalar code read from now on."""
     read: list[Record] = []
 
-    def noted(schemas: Schemas, record: Record, evidence: Evidence) -> Observation:
+    def noted(schemas: Schemas, record: Record) -> Statement:
         read.append(record)
-        return observe(schemas, record, evidence)
+        return read_statement(schemas, record)
 
-    monkeypatch.setattr(statement_cache, "observe", noted)
+    monkeypatch.setattr(statement_cache, "read_statement", noted)
     return read

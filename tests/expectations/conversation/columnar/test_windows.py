@@ -1,4 +1,7 @@
-"""Windows made of columns equal those made of records: the same observations, folded alike."""
+"""Windows made of columns equal those made of records: the same observations, folded alike.
+
+Equal statements of a batch have one number, so that they travel and are looked at once.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,22 @@ from decoders.frame.cutting import cut
 from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import Api, default_schemas
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar import statement_cache
-from expectations.conversation.columnar.arrival import Arrival
-from expectations.conversation.columnar.windows import ColumnarWindows
-from expectations.conversation.observation import Observation
-from expectations.conversation.occurrence import Evidence
-from expectations.conversation.record_windows import Said, windows_of
-from expectations.conversation.window import ConnectionKey, Window
+from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
+from expectations.conversation.observation import ConnectionKey, Evidence, Observation, Window
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.decoders.codec.test_columnar_equality import APIS
 from tests.decoders.frame.columnar.batches import ROWS, opened, record_of, traffic
+from tests.decoders.wire.conversation import new_columnar_tracker
 from tests.examples import examples
 from tests.exchange import Exchange
-from tests.expectations.conversation.test_fold import SCRIPTS, STEPS
+from tests.expectations.conversation.columnar.test_folding import SCRIPTS, STEPS
+from tests.expectations.conversation.scalar_windows import Said, in_file, in_topic, windows_of
 
 SCHEMAS = default_schemas()
-WINDOWS = ColumnarWindows(SCHEMAS)
+WINDOWS = ColumnarWindows(SCHEMAS, b"")
 """One for all tests: what it remembers of one must not show in another."""
 few_examples = examples(3, suppress_health_check=list(HealthCheck), database=None)
 
@@ -51,7 +51,7 @@ def of_records(records: Sequence[Record], said: Said | None = None) -> list[Wind
 def placed(records: Sequence[Record]) -> list[tuple[Record, Evidence]]:
     """The records at their places in the topic, whose blocks have ROWS rows."""
     return [
-        (record, Evidence.in_topic("t", (1, 100 + number // ROWS, number % ROWS), record))
+        (record, in_topic("t", (1, 100 + number // ROWS, number % ROWS), record))
         for number, record in enumerate(records)
     ]
 
@@ -76,7 +76,7 @@ def arrival(records: Sequence[Record]) -> Arrival:
 
 def at_once(records: Sequence[Record], windows: ColumnarWindows = WINDOWS) -> list[Window]:
     """The columnar path, all records in one batch."""
-    return windows.windows_of(arrival(records))
+    return windows.columns_of(arrival(records)).windows()
 
 
 def contents(windows: list[Window]) -> list[tuple[ConnectionKey, list[Observation]]]:
@@ -104,7 +104,7 @@ def test_conversations_fold_alike(scripts: list[list[str]], random: object, size
         records += exchange.records
     random.shuffle(records)  # type: ignore[attr-defined]
     records, said = unheard([*records, *records[:3]]), Said()
-    slices = [contents(windows) for windows in WINDOWS.slices_of(arrival(records), size)]
+    slices = [contents(columns.windows()) for columns in WINDOWS.slices_of(arrival(records), size)]
     at_places, begins = placed(records), range(0, len(records), size)
     assert slices == [contents(windows_of(SCHEMAS, at_places[at : at + size], said)) for at in begins]
     assert contents(at_once(records)) == contents(of_records(records, said))
@@ -121,16 +121,16 @@ def scalar_records(capture: Path) -> list[Record]:
 @pytest.mark.parametrize("capture", [real_clients.CAPTURE, planted.CAPTURE], ids=lambda path: path.stem)
 @pytest.mark.parametrize("size", [1_000, 50, 7])
 def test_real_captures_fold_alike_from_packets_on(capture: Path, size: int) -> None:
-    tracker, cutter = ColumnarTracker(SCHEMAS, ports=(), run=1), ColumnarCutter(SCHEMAS)
+    tracker, cutter = new_columnar_tracker(ports=(), run=1), ColumnarCutter(SCHEMAS)
     with open_capture(capture) as packets:
         batches = [tracker.feed(PacketBatch.of(packets)), tracker.finish()]
     (whole,) = joined(map(cutter.cut, batches), 1_000_000)
-    placed = [(record, Evidence.in_file("a.pcap", record)) for record in scalar_records(capture)]
+    placed = [(record, in_file("a.pcap", record)) for record in scalar_records(capture)]
     said = Said()
     begins = range(0, len(placed), size)
     expected = [contents(windows_of(SCHEMAS, placed[at : at + size], said)) for at in begins]
-    slices = ColumnarWindows(SCHEMAS).slices_of(Arrival.of_file(whole, "a.pcap"), size)
-    assert [contents(windows) for windows in slices] == expected
+    slices = ColumnarWindows(SCHEMAS, b"").slices_of(Arrival.of_file(whole, "a.pcap"), size)
+    assert [contents(columns.windows()) for columns in slices] == expected
 
 
 def produce(sequence: int, acks: int) -> Record:
@@ -162,7 +162,7 @@ def test_those_that_are_owed_one_do_not_join_them() -> None:
 
 def test_what_is_forgotten_is_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statement_cache, "CAPACITY", 3)
-    windows = ColumnarWindows(SCHEMAS)
+    windows = ColumnarWindows(SCHEMAS, b"")
     for records in (scalar_records(real_clients.CAPTURE)[at : at + 30] for at in range(0, 200, 30)):
         assert contents(at_once(records, windows)) == contents(of_records(records))
 
@@ -174,3 +174,25 @@ def test_a_connection_is_named_by_the_first_record_of_it() -> None:
     (window,) = at_once(records)
     assert window.connection.run == 9
     assert contents([window]) == contents(of_records(records))
+
+
+def opening(connection: bytes, correlation_id: int) -> Exchange:
+    exchange = Exchange(connection=connection * 16, correlation_id=correlation_id)
+    exchange.negotiate(client_id="app")
+    exchange.respond(exchange.request("Metadata", 12, client_id="app"), {})
+    return exchange
+
+
+def test_connections_that_say_the_same_share_their_statements() -> None:
+    records = [*opening(b"a", 7).records, *opening(b"b", 3_000_000).records]
+    one, other = at_once(unheard(records))
+    assert one.numbers == other.numbers
+    assert one.statements is other.statements
+    assert len(one.statements) == len(set(one.numbers)) == len(one.numbers)
+
+
+def test_what_differs_has_another_number() -> None:
+    exchange = opening(b"a", 1)
+    exchange.request("Metadata", 12, client_id="other")
+    (window,) = at_once(unheard(exchange.records))
+    assert len(set(window.numbers)) == len(window.numbers)

@@ -1,0 +1,156 @@
+"""The arrays that the compiled code of the fast path works on, and its results for a packet.
+
+The fast path produces what `connection`, `stream`, `framing`, `kafka_layer` and their parts produce for the
+same packets. A packet that is out of the ordinary changes nothing: its payload is processed on drafts of the
+flow's state, which are copied back only if the packet was processed to its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from decoders.wire.columnar.flows import BYTE_COUNTS
+from decoders.wire.columnar.frames import FrameColumns
+from decoders.wire.columnar.segments import SegmentBatch
+from decoders.wire.columnar.tls_window import TlsWindow
+
+DONE: Final = 0
+SLOW_PATH: Final = 1
+"""The scalar tracker must process this packet."""
+OUT_OF_ROWS: Final = 2
+OUT_OF_BYTES: Final = 3
+OUT_OF_SLOTS: Final = 4
+"""Process the packet again, after the rows for frames, the bytes for frames or the flow's ring of requests in
+flight has grown."""
+CLOSES: Final = 5
+"""The packet ends its connection, and nothing else of the connection is left to process. The fast path does
+not stop for it."""
+OUT_OF_FLOWS: Final = 6
+"""Process the packet again, after flows were made ready."""
+
+TOTALS = np.dtype(
+    [
+        ("packets", np.int64),  # the number of the batch's first packet, counted from 1
+        ("end", np.int64),  # the row behind those to process
+        ("next_sequence", np.int64),
+        ("rows", np.int64),
+        ("top", np.int64),  # where the free part of the data begins
+        ("earliest", np.int64),
+        ("waits_until", np.int64),
+        ("held", np.int64),
+        ("tcp", np.int64),
+        ("other_port", np.int64),
+        ("open", np.int64),
+        ("max_open", np.int64),
+        ("half_open", np.int64),
+        ("max_half_open", np.int64),
+        ("ready", np.int64),
+        ("changes", np.int64),
+    ]
+)
+"""Totals of all flows.
+
+`held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
+before `earliest`, and a packet captured after `waits_until` makes a connection give up a wait; both are in
+nanoseconds since the epoch.
+`open` connections are open, `half_open` of them half-open, and below `max_open` and `max_half_open` a SYN
+opens another one without the scalar tracker. `ready`
+flows are ready, and `changes` rows of the table of changes are used.
+"""
+PORT_BYTES = np.dtype(BYTE_COUNTS)
+"""Counts of the bytes to one port. The first row is for ports that are not named."""
+LIMITS = np.dtype(
+    [
+        ("idle_after", np.int64),
+        ("settling_time", np.int64),
+        ("max_age", np.int64),
+        ("max_frame", np.int64),
+        ("max_held", np.int64),
+        ("max_in_flight", np.int64),
+        ("in_flight_cost", np.int64),
+    ]
+)
+"""The constants of these names in the scalar code."""
+CHANGE = np.dtype(
+    [
+        ("row", np.int64),
+        ("pair", np.int64),
+        ("flow", np.int64),
+        ("sequence", np.int64),
+        ("initial_sequence", np.int64),
+        ("closing", np.uint8),
+        ("closer", np.int8),
+        ("closed", np.uint8),
+    ]
+)
+"""A connection that a packet opened (`closing` is 0) or closed: the row of the packet, the socket pair, the
+flow, and the number of the record. `closer` is the direction that was closed first, the bits
+of `closed` say which directions their senders have closed."""
+PACKET = np.dtype(
+    [
+        (name, np.int64)
+        for name in (
+            "row",
+            "flow",
+            "direction",
+            "begin",
+            "captured_at",
+            "position",
+            "acknowledgment",
+            "record_end",
+        )
+    ]
+)
+"""The packet being processed: its row, flow and direction, and where its new bytes begin in the data.
+
+The next three fields are those of the segment that carried the bytes being framed: this packet, or an earlier
+one of the same TLS record, which ends at offset `record_end` of the stream.
+"""
+
+
+class FastPathState(NamedTuple):
+    """The columns of a batch, the state of all flows, and the columns that frames are written to.
+
+    `flow_of_pair` is int64, with NO_FLOW where the flow is not known, CLOSED where it is closed. `flows` and
+    `streams` are the arrays of `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of
+    `produce_layouts`, `known_apis` says of each unsigned 16-bit number whether it is the API key of a first
+    request that takes the fast path. `ports` has dtype PORT_BYTES and a row for each watched port. `tls` has
+    the records of flows that are decrypted. `limits`, `totals`, `packet` and the drafts have one row each,
+    with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
+
+    `latest_syn_of_pair`, `closer_of_pair` (int64) and `port_rows` (uint16, rows of `ports`) are those of
+    `FlowTable`. `watched` has True for each watched port. `opened_flow` and `opened_stream` are the state of
+    a connection of which only the SYN was captured. `ready` has dtype READY, and `changes` dtype CHANGE and a
+    row for each packet of the batch, or more.
+    """
+
+    data: Any
+    captured_at: Any
+    positions: Any
+    segments: SegmentBatch
+    pairs: Any
+    flow_of_pair: Any
+    flows: Any
+    streams: Any
+    in_flight: Any
+    layouts: Any
+    known_apis: Any
+    limits: Any
+    frames: FrameColumns
+    totals: Any
+    ports: Any
+    latest_syn_of_pair: Any
+    closer_of_pair: Any
+    watched: Any
+    port_rows: Any
+    opened_flow: Any
+    opened_stream: Any
+    ready: Any
+    changes: Any
+    tls: TlsWindow
+    packet: Any
+    flow_draft: Any
+    stream_draft: Any
+    totals_draft: Any

@@ -1,0 +1,253 @@
+"""Templates of claims: what a transition claims, as msgpack with gaps for a connection's own values.
+
+The gaps of many connections are filled column by column.
+"""
+
+from __future__ import annotations
+
+import binascii
+import functools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from expectations.conversation.columnar.window_columns import AT, MISSING, OF_EVIDENCE, WindowColumns
+from expectations.conversation.identifier import UuidForm, written
+from expectations.conversation.observation import Evidence
+from expectations.identity.claim import Claim
+from expectations.judging.cells import Linear, input_cell
+from expectations.judging.traced_values import NotFollowedError, StandIns, TracedNumber
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(list[Claim])
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
+_KAFKAS_LENGTH: Final = 22
+_UUID_BYTES: Final = 16
+_FILLED: Final = 18
+"""The bytes of a UUID, filled up to groups of three."""
+_Integers = NDArray[np.int64]
+
+
+class Claimed(NamedTuple):
+    """Occurrences at which one transition was taken, with the values of its gaps.
+
+    `windows` and `occurrences` (int64) are numbers in `columns`; `gaps` (int64) has a row for each gap.
+    `texts` is the pool of texts.
+    """
+
+    columns: WindowColumns
+    windows: _Integers
+    occurrences: _Integers
+    gaps: _Integers
+    texts: Sequence[object]
+
+    def chosen(self, rows: _Integers) -> Claimed:
+        """Return some of them."""
+        return self._replace(
+            windows=self.windows[rows], occurrences=self.occurrences[rows], gaps=self.gaps[:, rows]
+        )
+
+
+class _Number(NamedTuple):
+    gap: int
+
+    def of(self, claimed: Claimed) -> list[int]:
+        numbers: list[int] = claimed.gaps[self.gap].tolist()
+        return numbers
+
+
+class _Text(NamedTuple):
+    gap: int
+
+    def of(self, claimed: Claimed) -> list[str]:
+        return [str(claimed.texts[number]) for number in claimed.gaps[self.gap].tolist()]
+
+
+class _Uuid(NamedTuple):
+    """A UUID in two gaps. Without a form it stays bytes."""
+
+    gap: int
+    form: UuidForm | None
+
+    def of(self, claimed: Claimed) -> list[bytes] | list[str]:
+        joined = np.ascontiguousarray(claimed.gaps[self.gap : self.gap + 2].T).tobytes()
+        if self.form is UuidForm.KAFKA:
+            return _kafkas(joined)
+        plain = [joined[at : at + _UUID_BYTES] for at in range(0, len(joined), _UUID_BYTES)]
+        return plain if self.form is None else [written(each, self.form) for each in plain]
+
+
+class _OfKey(NamedTuple):
+    """Part of a connection's key."""
+
+    name: str
+
+    def of(self, claimed: Claimed) -> list[Any]:
+        columns, windows = claimed.columns, claimed.windows.tolist()
+        if self.name == "id":
+            return [columns.id(window) for window in windows]
+        if self.name in ("client", "host"):
+            clients = [columns.clients[window] for window in windows]
+            return clients if self.name == "client" else [each.rpartition(":")[0] for each in clients]
+        servers = [columns.servers[at] for at in columns.server_of[claimed.windows].tolist()]
+        return [server if self.name == "server" else cluster for cluster, server, _ in servers]
+
+
+class _EvidenceValue(NamedTuple):
+    def of(self, claimed: Claimed) -> list[tuple[Any, ...]]:
+        columns, at = claimed.columns, claimed.occurrences
+        source, *others = (columns.values[AT[name], at].tolist() for name in OF_EVIDENCE)
+        data, begins = columns.beginnings.tobytes(), columns.begins[at].tolist()
+        bounds = zip(begins, columns.begins[at + 1].tolist(), strict=True)
+        return list(
+            zip(
+                [columns.sources[number] for number in source],
+                [data[begin:end] for begin, end in bounds],
+                *([None if each == MISSING else each for each in column] for column in others),
+                strict=True,
+            )
+        )
+
+
+class _Joined(NamedTuple):
+    """A text made of others, and of what stands between them."""
+
+    parts: tuple[str | _Text | _Uuid | _OfKey, ...]
+
+    def of(self, claimed: Claimed) -> list[str]:
+        count = len(claimed.windows)
+        columns = ([part] * count if isinstance(part, str) else part.of(claimed) for part in self.parts)
+        return list(map("".join, zip(*columns, strict=True)))
+
+
+_Gap = _Number | _Text | _Uuid | _OfKey | _EvidenceValue | _Joined
+
+
+class ClaimTemplate:
+    """The claims of a transition. `gaps` are the values that fill the gaps.
+
+    `since` is the gap with the time that all claims share, None if they share none.
+    """
+
+    def __init__(self, claims: Sequence[Claim], stand_ins: StandIns) -> None:
+        """Raises NotFollowedError if a claim has a value that fills no gap."""
+        writer = _Writer(stand_ins)
+        times = {claim.since.linear for claim in claims if isinstance(claim.since, TracedNumber)}
+        self.since = writer.gap(*times) if len(times) == 1 else None
+        for claim in claims:
+            writer.write(claim)
+        self.gaps: Sequence[Linear] = writer.gaps
+        self._count = len(claims)
+        self._fills = [piece for piece in writer.pieces if not isinstance(piece, bytes)]
+        self._format = b"".join(
+            piece.replace(b"%", b"%%") if isinstance(piece, bytes) else b"%b" for piece in writer.pieces
+        )
+
+    def filled(self, claimed: Claimed) -> list[Claim]:
+        """Return the claims of all occurrences."""
+        encoded = {gap: [*map(_ENCODER.encode, gap.of(claimed))] for gap in dict.fromkeys(self._fills)}
+        rows: Iterable[bytes]
+        if not encoded:
+            rows = [self._format % ()] * len(claimed.windows)
+        else:
+            rows = map(self._format.__mod__, zip(*(encoded[gap] for gap in self._fills), strict=True))
+        count = len(claimed.windows) * self._count
+        return _DECODER.decode(b"".join([_header_of_array(count), *rows]))
+
+
+class _Writer:
+    """Writes claims as msgpack in `pieces`, with gaps where stand-ins and traced numbers are."""
+
+    def __init__(self, stand_ins: StandIns) -> None:
+        self.gaps: list[Linear] = []
+        self.pieces: list[bytes | _Gap] = []
+        self._known: dict[tuple[Linear, ...], int] = {}
+        self._stand_ins = stand_ins
+        self._named = self._names()
+        self._scan = re.compile("|".join(sorted(map(re.escape, self._named), key=len, reverse=True)))
+
+    def gap(self, *values: Linear) -> int:
+        """Return the first of the gaps with these values."""
+        if values not in self._known:
+            self._known[values] = len(self.gaps)
+            self.gaps += values
+        return self._known[values]
+
+    def write(self, value: Any) -> None:
+        """Write a value of msgpack's types, or a struct of such values."""
+        gap = self._gap_for(value)
+        if gap is not None:
+            self.pieces.append(gap)
+        elif isinstance(value, msgspec.Struct):
+            tag = type(value).__struct_config__.tag
+            self.write([*([tag] if tag else []), *msgspec.structs.astuple(value)])
+        elif isinstance(value, list | tuple):
+            self.pieces.append(_header_of_array(len(value)))
+            for each in value:
+                self.write(each)
+        else:
+            self.pieces.append(_ENCODER.encode(value))
+
+    def _names(self) -> dict[str, Callable[[], _Text | _Uuid | _OfKey]]:
+        """Return what stand-ins in texts stand for."""
+        key, of_part = self._stand_ins.key(), functools.partial(functools.partial, _OfKey)
+        found: dict[str, Callable[[], _Text | _Uuid | _OfKey]] = {
+            getattr(key, name): of_part(name) for name in ("cluster", "client", "server")
+        }
+        found[key.client.rpartition(":")[0]] = of_part("host")
+        for text, cell in self._stand_ins.texts.items():
+            if isinstance(text, str):
+                found[text] = functools.partial(self._text, cell)
+        for identifier, cell in self._stand_ins.uuids.items():
+            for form in reversed(UuidForm):
+                found[written(identifier, form)] = functools.partial(self._uuid, cell, form)
+        return found
+
+    def _text(self, cell: int) -> _Text:
+        return _Text(self.gap(Linear(cell)))
+
+    def _uuid(self, cell: int, form: UuidForm | None) -> _Uuid:
+        return _Uuid(self.gap(Linear(cell), Linear(cell + 1)), form)
+
+    def _gap_for(self, value: Any) -> _Gap | None:
+        if isinstance(value, TracedNumber):
+            return _Number(self.gap(value.linear))
+        if isinstance(value, bytes):
+            if value == self._stand_ins.key().id:
+                return _OfKey("id")
+            cell = self._stand_ins.uuids.get(value)
+            return None if cell is None else self._uuid(cell, None)
+        if isinstance(value, Evidence):
+            if self._stand_ins.texts.get(value) != input_cell("evidence"):
+                raise NotFollowedError
+            return _EvidenceValue()
+        return self._gap_for_text(value) if isinstance(value, str) else None
+
+    def _gap_for_text(self, value: str) -> _Gap | None:
+        parts: list[str | _Text | _Uuid | _OfKey] = []
+        end = 0
+        for found in self._scan.finditer(value):
+            parts += value[end : found.start()], self._named[found.group()]()
+            end = found.end()
+        if not parts:
+            return None
+        parts = [part for part in (*parts, value[end:]) if part]
+        return _Joined(tuple(parts)) if len(parts) > 1 or isinstance(parts[0], str) else parts[0]
+
+
+def _kafkas(joined: bytes) -> list[str]:
+    """Write UUIDs in Kafka's form, all in one call."""
+    plain = np.frombuffer(joined, np.uint8).reshape(-1, _UUID_BYTES)
+    filled = np.pad(plain, ((0, 0), (0, _FILLED - _UUID_BYTES)))
+    encoded = binascii.b2a_base64(filled.tobytes(), newline=False).translate(_URL_SAFE).decode()
+    width = _FILLED // 3 * 4
+    return [encoded[at : at + _KAFKAS_LENGTH] for at in range(0, len(encoded), width)]
+
+
+def _header_of_array(size: int) -> bytes:
+    encoded: bytes = _ENCODER.encode([None] * size)
+    return encoded[: len(encoded) - size]

@@ -1,0 +1,180 @@
+"""Traced values: numbers that record how they are compared, and stand-ins for UUIDs and texts."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from expectations.conversation.observation import ConnectionKey, Evidence
+from expectations.judging.cells import ZERO, Linear
+
+UUID_PREFIX: Final = b"\xfb\xef\xbe\xff\xff\xff"
+"""How stand-ins for UUIDs begin: no two forms of text write such a UUID alike."""
+_HIDDEN: Final = 8
+"""Bytes that a stand-in has of the secret's digest."""
+COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
+"""The comparisons of guards, in the order of their numbers."""
+
+
+class NotFollowedError(Exception):
+    """What comes of an observation cannot be said in terms of cells."""
+
+
+class Guard(NamedTuple):
+    """A comparison of two values, by its number in COMPARISONS, and how it comes out."""
+
+    comparison: int
+    left: Linear
+    right: Linear
+    outcome: bool
+
+
+class Trace:
+    """The guards of one observation."""
+
+    def __init__(self) -> None:
+        self.guards: dict[Guard, None] = {}
+
+    def add(self, comparison: str, left: int, right: int, *, outcome: bool) -> None:
+        """Record a comparison, unless its outcome is certain."""
+        if linear_of(left) == linear_of(right):
+            return
+        if _is_surely_positive(left) and not isinstance(right, TracedNumber) and right <= 0:
+            return
+        self.guards[Guard(COMPARISONS.index(comparison), linear_of(left), linear_of(right), outcome)] = None
+
+    def constant(self, value: object) -> int:
+        """Return a traced number as part of the facts, with a guard that it equals this value.
+
+        Raises NotFollowedError for any other value, and for a number that is not positive.
+        """
+        if not isinstance(value, TracedNumber) or int(value) > 0:
+            raise NotFollowedError
+        self.add("eq", value, int(value), outcome=True)
+        return int(value)
+
+
+class TracedNumber(int):
+    """A number that knows where it comes from."""
+
+    trace: Trace
+    linear: Linear
+    is_positive: bool
+
+    @classmethod
+    def of(cls, value: int, linear: Linear, trace: Trace, *, is_positive: bool = False) -> TracedNumber:
+        """Make a number. `is_positive` says that it is positive on every connection."""
+        made = cls(value)
+        made.linear, made.trace, made.is_positive = linear, trace, is_positive
+        return made
+
+    def __hash__(self) -> int:
+        # Equal for all: a look-up then compares, and the comparison is recorded.
+        return 1
+
+    def __bool__(self) -> bool:
+        outcome = int(self) != 0
+        self.trace.add("ne", self, 0, outcome=outcome)
+        return outcome
+
+    def __add__(self, other: int) -> TracedNumber:
+        mine, others = self.linear, linear_of(other)
+        if others.minus != ZERO or ZERO not in (mine.plus, others.plus):
+            raise NotFollowedError
+        linear = Linear(mine.plus or others.plus, mine.minus, mine.constant + others.constant)
+        is_positive = self.is_positive and not isinstance(other, TracedNumber) and other >= 0
+        return TracedNumber.of(int(self) + int(other), linear, self.trace, is_positive=is_positive)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: int) -> TracedNumber:
+        return _difference(self, other, self.trace)
+
+    def __rsub__(self, other: int) -> TracedNumber:
+        return _difference(other, self, self.trace)
+
+    def _refuse(self, *others: object) -> Any:
+        raise NotFollowedError
+
+    __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _refuse
+    __mod__ = __rmod__ = __and__ = __or__ = __lshift__ = __rshift__ = __neg__ = __abs__ = _refuse
+    __str__ = __format__ = __index__ = _refuse
+
+
+def _comparison(name: str) -> Callable[[TracedNumber, object], bool]:
+    compare = getattr(operator, name)
+
+    def compared(self: TracedNumber, other: object) -> bool:
+        if not isinstance(other, int):
+            return bool(name == "ne")
+        outcome = bool(compare(int(self), int(other)))
+        self.trace.add(name, self, other, outcome=outcome)
+        return outcome
+
+    return compared
+
+
+for _name in COMPARISONS:
+    setattr(TracedNumber, f"__{_name}__", _comparison(_name))
+
+
+def linear_of(value: int) -> Linear:
+    """Return where a number comes from."""
+    return value.linear if isinstance(value, TracedNumber) else Linear(constant=value)
+
+
+def _is_surely_positive(value: int) -> bool:
+    return isinstance(value, TracedNumber) and value.is_positive
+
+
+def _difference(left: int, right: int, trace: Trace) -> TracedNumber:
+    mine, others = linear_of(left), linear_of(right)
+    if ZERO not in (mine.minus, others.plus) or others.minus != ZERO:
+        raise NotFollowedError
+    linear = Linear(mine.plus, mine.minus or others.plus, mine.constant - others.constant)
+    if linear.plus == linear.minus:
+        linear = Linear(constant=linear.constant)
+    return TracedNumber.of(int(left) - int(right), linear, trace)
+
+
+class StandIns:
+    """Stand-ins for own UUIDs and texts. They are made from a secret, so nobody can send one.
+
+    Each knows the cell of its value: of a UUID the first of two.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        hidden = hashlib.blake2b(secret, digest_size=_HIDDEN).digest()
+        self.token = hidden.hex()
+        self._prefix = UUID_PREFIX + hidden
+        self.uuids: dict[bytes, int] = {}
+        self.texts: dict[str | Evidence, int] = {}
+
+    def uuid(self, cell: int) -> bytes:
+        """Return the stand-in for a UUID."""
+        made = self._prefix + cell.to_bytes(2)
+        self.uuids[made] = cell
+        return made
+
+    def text(self, cell: int) -> str:
+        """Return the stand-in for a text."""
+        made = f"{self.token}{cell:02}"
+        self.texts[made] = cell
+        return made
+
+    def evidence(self, cell: int) -> Evidence:
+        """Return the stand-in for evidence."""
+        made = Evidence(f"{self.token}{cell:02}", b"")
+        self.texts[made] = cell
+        return made
+
+    def key(self) -> ConnectionKey:
+        """Return the stand-in for a connection."""
+        cluster, client, server = (f"{self.token}{name}" for name in ("cluster", "host:port", "server"))
+        return ConnectionKey(self.token.encode(), cluster, client, server, 0)
+
+    def leak_into(self, packed: bytes) -> bool:
+        """Whether facts hold a stand-in: it would stand for no connection's value."""
+        return self.token.encode() in packed or self._prefix in packed

@@ -1,0 +1,378 @@
+"""Tracing: learns a transition of the automaton by judging once.
+
+The judge processes one observation on a state in which each number knows the cell that it comes from
+(`cells.py`), and each own UUID and text is a stand-in. What comes of it holds for every connection with these
+facts to which a frame with this input comes:
+
+- A comparison of numbers is a *guard*: the transition holds where it comes out alike.
+- The new state, in canonical form, is the target. Its registers say from which cells they are set.
+- Checks and claims are what the transition yields.
+
+Whatever cannot be followed asks the judge, where the guards so far hold: a finding, a number in a text,
+arithmetic other than sums and differences, requests that are in flight, a state without a canonical form.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from expectations.conversation.bodies import ClusterDescription
+from expectations.conversation.observation import Evidence, Observation, Occurrence, Statement
+from expectations.conversation.progress import (
+    PROGRESS_NUMBERS,
+    ApiVersion,
+    InFlight,
+    MemberProgress,
+    Progress,
+    Shown,
+)
+from expectations.conversation.statement_template import OwnValues, StatementTemplate, Values
+from expectations.identity.claim import Claim
+from expectations.judging.canonical import OddStateError
+from expectations.judging.cells import (
+    ADVANCED,
+    NUMBER,
+    PROGRESS,
+    TEXT,
+    UUID,
+    ZERO,
+    Linear,
+    input_cell,
+)
+from expectations.judging.claim_template import ClaimTemplate
+from expectations.judging.facts import Facts, Shape, canonical
+from expectations.judging.judge import ConnectionState, Judge
+from expectations.judging.outcome import Outcome
+from expectations.judging.traced_values import (
+    Guard,
+    NotFollowedError,
+    StandIns,
+    Trace,
+    TracedNumber,
+    linear_of,
+)
+
+
+class Relation(NamedTuple):
+    """How the own UUIDs and texts of a statement relate to those of the connection.
+
+    Each is the cell that has its value: a register's, or an input's if it is in no register. Of two equal
+    ones that are in no register, both are the cell of the first.
+    """
+
+    client: int = ZERO
+    group: int = ZERO
+    instance: int = ZERO
+    member: int = ZERO
+
+
+class Input(NamedTuple):
+    """A frame or tick that comes to a connection, as far as transitions depend on it.
+
+    `template` is None for a tick. `is_single` means that the occurrence is of one frame, `is_paired` that its
+    request is known, `has_correlation_id` that it has one.
+    """
+
+    template: StatementTemplate | None
+    relation: Relation = Relation()
+    is_single: bool = True
+    is_paired: bool = False
+    has_correlation_id: bool = False
+    configured: ClusterDescription | None = None
+
+
+class Effect(NamedTuple):
+    """What an observation does to the progress, beyond what every frame does.
+
+    A client ID, an instance ID or a member is new; frames were lost; the member's heartbeat is forgotten; the
+    frame is the member's heartbeat.
+    """
+
+    new_client: bool = False
+    new_instance: bool = False
+    new_member: bool = False
+    loses: bool = False
+    forgets: bool = False
+    beats: bool = False
+
+
+class Learnt(NamedTuple):
+    """A transition: where `guards` hold, it leads to `facts`, or, if these are None, to the judge.
+
+    `moves` are the new values of the number registers, of the UUID registers by the first of their two cells,
+    and of the text registers. `checks` count as often as the frame. `of_server` are claims of no connection.
+    """
+
+    guards: tuple[Guard, ...]
+    facts: Facts | None = None
+    moves: tuple[tuple[Linear, ...], tuple[int, ...], tuple[int, ...]] = ((), (), ())
+    effect: Effect = Effect()
+    checks: tuple[tuple[str, str], ...] = ()
+    claims: ClaimTemplate | None = None
+    of_server: ClaimTemplate | None = None
+
+
+class _TracedInFlight:
+    """The requests in flight, of which it is known only whether there are any."""
+
+    def __init__(self, before: TracedNumber, after: TracedNumber) -> None:
+        self._number = before
+        self._after = after
+
+    def advance(self, _statement: Statement, _count: int) -> None:
+        """Requests and responses are counted apart, by the walk."""
+
+    def end_frame(self) -> None:
+        """Go from what is in flight before the frame to what is in flight after it."""
+        self._number = self._after
+
+    def forget(self) -> dict[int, int]:
+        return self._nothing.forget()
+
+    def may_include(self, version: ApiVersion) -> bool:
+        return self._nothing.may_include(version)
+
+    @property
+    def only_one(self) -> ApiVersion | None:
+        return self._nothing.only_one
+
+    @property
+    def counts(self) -> dict[ApiVersion, int]:
+        return self._nothing.counts
+
+    @property
+    def _nothing(self) -> InFlight:
+        """What is in flight if nothing is. Raises NotFollowedError if something is."""
+        if self._number != 0:
+            raise NotFollowedError
+        return InFlight()
+
+
+class _TracedProgress(Progress):
+    """A progress in traced numbers that notes what happens to it."""
+
+    cells: Any = None
+    of_cell: Any = None
+    shape: Shape = Shape()
+    effect: Effect = Effect()
+
+    @classmethod
+    def of(
+        cls, name: str, shape: Shape, cells: list[int], of_cell: Callable[[int], TracedNumber]
+    ) -> _TracedProgress:
+        """Lay a progress out. `name` is that of the only member, empty without one."""
+        made = cls(cells=cells, of_cell=of_cell, shape=shape)
+        made.in_flight = _TracedInFlight(  # type: ignore[assignment]
+            of_cell(input_cell("in_flight")), of_cell(input_cell("in_flight_after"))
+        )
+        made._lay_out(PROGRESS, name, shape)
+        return made
+
+    def _lay_out(self, begin: int, name: str, shape: Shape) -> None:
+        numbers = {field: self.of_cell(begin + at) for at, field in enumerate(PROGRESS_NUMBERS)}
+        self.captured_at, self.sequence = numbers["captured_at"], numbers["sequence"]
+        self.loss = numbers["loss"] if shape.has_loss else 0
+        if shape.has_client:
+            self.client = Shown(numbers["client_until"], numbers["client_before_until"])
+        if shape.has_instance:
+            self.instance = Shown(numbers["instance_until"], numbers["instance_before_until"])
+        if name:
+            heartbeat = numbers["member_heartbeat"] if shape.has_heartbeat else 0
+            shown = numbers["member_until"], numbers["member_before_until"]
+            self.members = {name: MemberProgress(*shown, heartbeat)}
+
+    def lose(self, sequence: int) -> dict[int, int]:
+        """Process a loss. Raises NotFollowedError if something is in flight."""
+        self.effect = self.effect._replace(loses=True)
+        return super().lose(sequence)
+
+    def advance(
+        self, statement: Statement, occurrence: Occurrence, member: MemberProgress | None = None
+    ) -> None:
+        """Note what happened to the progress; the walk advances it."""
+        if len(self.members) > 1:
+            raise OddStateError
+        name = next(iter(self.members), "")
+        beating = self.only_member is not None and isinstance(self.only_member.heartbeat, TracedNumber)
+        had, loses = self.shape, self.effect.loses
+        self.effect = Effect(
+            new_client=self.client is not None and not had.has_client,
+            new_instance=self.instance is not None and not had.has_instance,
+            new_member=bool(name) and not had.has_member,
+            loses=loses,
+            forgets=had.has_heartbeat and not beating,
+            beats=member is not None,
+        )
+        shape = Shape(
+            self.client is not None,
+            self.instance is not None,
+            bool(name),
+            had.has_loss or loses,
+            beating or member is not None,
+        )
+        self.in_flight.end_frame()  # type: ignore[attr-defined]
+        self.cells[ADVANCED : ADVANCED + len(PROGRESS_NUMBERS)] = self._advanced(
+            statement, occurrence, beats=member is not None
+        )
+        self._lay_out(ADVANCED, name, shape)
+
+    def _advanced(self, statement: Statement, occurrence: Occurrence, *, beats: bool) -> tuple[int, ...]:
+        """Return what the numbers are after the frame in this example."""
+        plain = Progress.of_numbers([*map(int, self.numbers())], next(iter(self.members), ""), InFlight())
+        traced = msgspec.structs.asdict(occurrence).items()
+        values = {name: int(value) for name, value in traced if isinstance(value, TracedNumber)}
+        occurrence = msgspec.structs.replace(occurrence, **values)
+        plain.advance(statement, occurrence, plain.only_member if beats else None)
+        return plain.numbers()
+
+
+class _TracedValues:
+    """Puts traced numbers and stand-ins in the place of the names of registers."""
+
+    def __init__(self, of_cell: Callable[..., TracedNumber], stand_ins: StandIns) -> None:
+        self.observations: dict[Observation, Observation] = {}
+        self._of_cell = of_cell
+        self._stand_ins = stand_ins
+
+    def number(self, value: int) -> int:
+        return self._of_cell(NUMBER + value - 1, is_positive=True)
+
+    def any_number(self, value: int) -> int:
+        return self._of_cell(NUMBER + value - 1)
+
+    def text(self, value: str) -> str:
+        return self._stand_ins.text(TEXT + int(value))
+
+    def uuid(self, value: bytes) -> bytes:
+        return self._stand_ins.uuid(UUID + 2 * value[-1])
+
+    def evidence(self, value: Evidence) -> Evidence:
+        return self._stand_ins.evidence(TEXT + int(value.source))
+
+
+_MAYBE_ABSENT: Final = (
+    PROGRESS + PROGRESS_NUMBERS.index("captured_at"),
+    PROGRESS + PROGRESS_NUMBERS.index("sequence"),
+)
+"""The cells of the progress that are 0 before the first frame."""
+
+
+class Tracer:
+    """Learns transitions by a judge."""
+
+    def __init__(self, judge: Judge, secret: bytes) -> None:
+        self._judge = judge
+        self._secret = secret
+
+    def learn(self, facts: Facts, given: Input, cells: list[int]) -> Learnt:
+        """Learn what comes of an input to a connection with these facts. `cells` are those of an example."""
+        trace, stand_ins = Trace(), StandIns(self._secret)
+
+        def of_cell(cell: int, *, is_positive: bool = False) -> TracedNumber:
+            surely = is_positive or (PROGRESS <= cell < NUMBER and cell not in _MAYBE_ABSENT)
+            return TracedNumber.of(int(cells[cell]), Linear(cell), trace, is_positive=surely)
+
+        key = stand_ins.key()
+        progress = functools.partial(_TracedProgress.of, shape=facts.shape, cells=cells, of_cell=of_cell)
+        state = facts.state(_TracedValues(of_cell, stand_ins), key, progress, given.configured)
+        try:
+            checks, claims = self._judged(state, given, of_cell, stand_ins)
+            return _learnt(state, checks, claims, trace, stand_ins)
+        except (NotFollowedError, OddStateError):
+            return Learnt(tuple(trace.guards))
+
+    def _judged(
+        self,
+        state: ConnectionState,
+        given: Input,
+        of_cell: Callable[..., TracedNumber],
+        stand_ins: StandIns,
+    ) -> tuple[tuple[tuple[str, str], ...], list[Claim]]:
+        """Judge the input. Returns the checks that each frame counts under, and the claims."""
+        if given.template is None:
+            return (), self._judge.latest_claims(state)
+        occurrence = _occurrence(given, of_cell, stand_ins)
+        statement = given.template.filled(_own_values(given, of_cell, stand_ins))
+        outcome = Outcome()
+        self._judge.judge_observation(state, Observation(statement, occurrence), outcome)
+        if outcome.offences or outcome.findings:
+            raise NotFollowedError
+        if any(not _is_count(count, occurrence.count) for count in outcome.checks.values()):
+            raise NotFollowedError
+        return tuple(outcome.checks), outcome.claims
+
+
+def _occurrence(given: Input, of_cell: Callable[..., TracedNumber], stand_ins: StandIns) -> Occurrence:
+    def positive(name: str) -> TracedNumber:
+        return of_cell(input_cell(name), is_positive=True)
+
+    first, begun = positive("first_sequence"), positive("first_captured_at")
+    single = given.is_single
+    return Occurrence(
+        first,
+        first if single else positive("last_sequence"),
+        begun,
+        begun if single else positive("last_captured_at"),
+        stand_ins.evidence(input_cell("evidence")),
+        0 if single else positive("previous_captured_at"),
+        1 if single else positive("count"),
+        of_cell(input_cell("correlation_id")) if given.has_correlation_id else None,
+        positive("paired_sequence") if given.is_paired else 0,
+    )
+
+
+def _own_values(given: Input, of_cell: Callable[..., TracedNumber], stand_ins: StandIns) -> Values:
+    related, own = given.relation, given.template.own if given.template else OwnValues.NONE
+    return Values(
+        stand_ins.text(related.client) if OwnValues.CLIENT in own else "",
+        stand_ins.uuid(related.instance) if OwnValues.INSTANCE in own else b"",
+        stand_ins.uuid(related.member) if OwnValues.MEMBER in own else b"",
+        stand_ins.text(related.group) if OwnValues.GROUP in own else "",
+        of_cell(input_cell("epoch"), is_positive=True) if OwnValues.EPOCH in own else 0,
+    )
+
+
+def _is_count(checked: int, count: int) -> bool:
+    """Whether a check counts as often as its frame."""
+    if isinstance(count, TracedNumber):
+        return isinstance(checked, TracedNumber) and checked.linear == count.linear
+    return not isinstance(checked, TracedNumber) and checked == count
+
+
+def _learnt(
+    state: ConnectionState,
+    checks: tuple[tuple[str, str], ...],
+    claims: Sequence[Claim],
+    trace: Trace,
+    stand_ins: StandIns,
+) -> Learnt:
+    encoder = msgspec.msgpack.Encoder(enc_hook=trace.constant)
+    facts, registers = canonical(state, encoder)
+    if stand_ins.leak_into(facts.packed):
+        raise NotFollowedError
+    try:
+        moves = (
+            tuple(map(linear_of, registers.numbers)),
+            tuple(stand_ins.uuids[each] for each in registers.uuids),
+            tuple(stand_ins.texts[each] for each in registers.texts),
+        )
+    except KeyError:
+        # An own value of the new state comes neither from the old state nor from the frame.
+        raise NotFollowedError from None
+    effect = state.conversation.progress.effect  # type: ignore[attr-defined]
+    own, of_server = (
+        [claim for claim in claims if bool(claim.connection) is is_own] for is_own in (True, False)
+    )
+    return Learnt(
+        tuple(trace.guards),
+        facts,
+        moves,
+        effect,
+        checks,
+        ClaimTemplate(own, stand_ins) if own else None,
+        ClaimTemplate(of_server, stand_ins) if of_server else None,
+    )

@@ -1,0 +1,123 @@
+"""A part of a step: the windows of one Arrow batch that concern a bucket, and what is known of each.
+
+Each window of a part belongs to another connection. What is counted of frames is counted here for all of them
+at once, whoever judged them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expectations.conversation.bodies import SoftwareClaim
+from expectations.conversation.columnar.statement_columns import AT as STATED_AT
+from expectations.conversation.columnar.window_columns import AT, WindowColumns
+from expectations.conversation.observation import Statement, Window
+from expectations.conversation.statement_template import StatementTemplate
+
+_Integers = NDArray[np.int64]
+
+
+class Part:
+    """The windows of `columns`. `latest` (int64) is the latest sequence judged before on each connection.
+
+    `software` and `clients` are the client's software and client ID after each window, None if it has not
+    said them.
+    """
+
+    def __init__(self, columns: WindowColumns) -> None:
+        count = len(columns)
+        self.columns = columns
+        self.latest = np.zeros(count, np.int64)
+        self.software: list[SoftwareClaim | None] = [None] * count
+        self.clients: list[str | None] = [None] * count
+
+    @cached_property
+    def windows(self) -> _Integers:
+        """The window of each occurrence."""
+        return np.repeat(np.arange(len(self.columns)), np.diff(self.columns.bounds))
+
+    @cached_property
+    def templates(self) -> _Integers:
+        """The template of each occurrence, a number in the templates of the part's statements."""
+        templates: _Integers = self.columns.statements.columns[STATED_AT["template"]][self.columns.numbers]
+        return templates
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """What each template says."""
+        return [template.statement for template in self.columns.statements.templates]
+
+    @cached_property
+    def is_new(self) -> NDArray[np.bool_]:
+        """Whether an occurrence was not judged before: a source may be read again."""
+        is_new: NDArray[np.bool_] = self.values("last_sequence") > self.latest[self.windows]
+        return is_new
+
+    def template(self, at: int) -> StatementTemplate:
+        """Return the template of an occurrence."""
+        return self.columns.statements.templates[int(self.templates[at])]
+
+    def values(self, name: str) -> _Integers:
+        """Return a value of each occurrence."""
+        values: _Integers = self.columns.values[AT[name]]
+        return values
+
+    def of(self, flags: Sequence[bool]) -> NDArray[np.bool_]:
+        """Return which occurrences have a template that is flagged, given a flag for each template."""
+        flagged: NDArray[np.bool_] = np.array(flags, np.bool_)[self.templates]
+        return flagged
+
+
+def groups(*keys: _Integers) -> Iterator[tuple[tuple[int, ...], _Integers]]:
+    """Yield each combination of keys, and the places that have it, in order."""
+    if not len(keys[0]):
+        return
+    order = np.lexsort(keys[::-1])
+    sorted_keys = [key[order] for key in keys]
+    is_first = np.zeros(len(order), np.bool_)
+    is_first[0] = True
+    for key in sorted_keys:
+        is_first[1:] |= key[1:] != key[:-1]
+    begins = np.flatnonzero(is_first)
+    named = zip(*(key[begins].tolist() for key in sorted_keys), strict=True)
+    edges = [*begins.tolist(), len(order)]
+    for keys_of_group, begin, end in zip(named, edges, edges[1:], strict=False):
+        yield keys_of_group, order[begin:end]
+
+
+def in_order(parts: Sequence[WindowColumns]) -> Sequence[WindowColumns]:
+    """Return parts in which the windows of a connection are in order: Spark returns rows in any order."""
+    if len(parts) < 2:
+        return parts
+    parts = sorted(parts, key=_least_sequence)
+    ids = np.concatenate([np.frombuffer(part.ids, np.int64).reshape(-1, 2) for part in parts])
+    firsts = np.concatenate([_first_sequences(part) for part in parts])
+    order = np.lexsort((ids[:, 1], ids[:, 0]))
+    is_same = (np.diff(ids[order], axis=0) == 0).all(axis=1)
+    if not (is_same & (np.diff(firsts[order]) < 0)).any():
+        return parts
+    windows = [window for part in parts for window in part.windows()]
+    again: list[list[Window]] = []
+    count: dict[bytes, int] = {}
+    for window in sorted(windows, key=lambda window: window.first_sequence):
+        nth = count[window.connection.id] = count.get(window.connection.id, -1) + 1
+        if nth == len(again):
+            again.append([])
+        again[nth].append(window)
+    return [WindowColumns.of(part) for part in again]
+
+
+def _first_sequences(part: WindowColumns) -> _Integers:
+    """Return the first sequence of each window, 0 for one without occurrences."""
+    begins, has_any = part.bounds[:-1], np.diff(part.bounds) > 0
+    firsts = np.zeros(len(part), np.int64)
+    firsts[has_any] = part.values[AT["first_sequence"], begins[has_any]]
+    return firsts
+
+
+def _least_sequence(part: WindowColumns) -> int:
+    return int(_first_sequences(part).min()) if len(part) else 0

@@ -1,0 +1,216 @@
+"""`--observe`: Prometheus and Alertmanager beside a kipwatch on this machine.
+
+Both are child processes on loopback, with settings made here; both read JSON as YAML. Their data is in a
+temporary folder, which is removed when they end. By default Alertmanager notifies nobody.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any
+
+from streaming.broker.child_guard import GuardedProcess
+from streaming.broker.ports import free_ports
+from streaming.settings.address import address_text, host_and_port
+from streaming.settings.configuration import Configuration
+from streaming.settings.metrics_tls import MetricsTls
+from streaming.user_error import UserError
+
+RULES = Path(__file__).parents[1] / "dashboards/generated/alerts.yml"
+INTERVAL = "5s"
+"""Between two scrapes, and two evaluations of rules. Short, because somebody is watching."""
+LOOPBACK = "127.0.0.1"
+WILDCARDS = ("0.0.0.0", "::")
+READY_SECONDS = 30.0
+REQUEST_SECONDS = 1.0
+PROMETHEUS = ("prometheus",)
+ALERTMANAGER = ("prometheus-alertmanager", "alertmanager")
+"""The names of the program in Debian and upstream."""
+ALERT_PAGES = ("/alerts", "/classic/alerts")
+"""The page of alerts upstream, and in Debian, which leaves the upstream pages out."""
+
+
+class Server(GuardedProcess):
+    """A running Prometheus or Alertmanager on loopback. A context manager that ends it."""
+
+    def __init__(self, name: str, command: Sequence[str | Path], port: int, log: Path) -> None:
+        """Start `command`, which listens on `port`, with its output in `log`."""
+        super().__init__(command, log)
+        self._name, self.address = name, f"127.0.0.1:{port}"
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return f"http://{self.address}"
+
+    def wait(self) -> None:
+        """Wait until it is ready. Raises UserError if it ends or takes too long."""
+        deadline = time.monotonic() + READY_SECONDS
+        while not self.responds("/-/ready"):
+            if self._guard.poll() is not None:
+                raise UserError(f"{self._name} ended while it started: {self.last_line()}")
+            if time.monotonic() > deadline:
+                raise UserError(f"{self._name} was not ready within {READY_SECONDS:.0f} s")
+            time.sleep(0.1)
+
+    def responds(self, path: str) -> bool:
+        """Whether a request for a path succeeds."""
+        try:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=REQUEST_SECONDS):
+                return True
+        except OSError:
+            return False
+
+
+class Observers:
+    """The two servers. A context manager that starts and ends both."""
+
+    def __init__(
+        self, configuration: Configuration, *, rules: Path = RULES, routing: Path | None = None
+    ) -> None:
+        """`rules` is the rule file, `routing` a configuration of Alertmanager in place of the silent one.
+
+        Raises UserError if one of the two programs is not installed, or the pages are served by TLS.
+        """
+        if configuration.metrics_tls != MetricsTls():
+            raise UserError("--observe does not read pages that are served by TLS: leave [metrics_tls] out")
+        self._programs = _installed(PROMETHEUS), _installed(ALERTMANAGER)
+        self._targets = {
+            "kipwatch": configuration.metrics_address,
+            "kipwatch-feeder": configuration.feeder_metrics_address,
+        }
+        self._rules, self._routing = rules, routing
+        self._stack = ExitStack()
+        self.prometheus: Server
+        self.alertmanager: Server
+
+    def __enter__(self) -> Observers:
+        try:
+            self._start(Path(self._stack.enter_context(TemporaryDirectory(prefix="kipwatch-observe-"))))
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The addresses to open in a browser, by name. Debian's Alertmanager has no pages, and says so."""
+        alerts = next(filter(self.prometheus.responds, ALERT_PAGES), ALERT_PAGES[0])
+        return {"prometheus": f"{self.prometheus.url}{alerts}", "alertmanager": self.alertmanager.url}
+
+    def _start(self, folder: Path) -> None:
+        prometheus, alertmanager = free_ports(2)
+        program, manager = self._programs
+        routing = self._routing or _write(folder / "alertmanager.json", alertmanager_settings())
+        self.alertmanager = self._stack.enter_context(
+            start_alertmanager(manager, routing, alertmanager, folder)
+        )
+        scraping = prometheus_settings(self._targets, self.alertmanager.address, self._rules)
+        file = _write(folder / "prometheus.json", scraping)
+        self.prometheus = self._stack.enter_context(start_prometheus(program, file, prometheus, folder))
+        self.alertmanager.wait()
+        self.prometheus.wait()
+
+
+def add_observe_flag(parser: argparse.ArgumentParser) -> None:
+    """Declare `--observe`."""
+    parser.add_argument(
+        "--observe",
+        action="store_true",
+        help="also start Prometheus and Alertmanager on loopback; both must be installed",
+    )
+
+
+@contextmanager
+def observed(wanted: bool, configuration: Configuration) -> Iterator[dict[str, str]]:
+    """Run the observers if `wanted`; yields their addresses by name. Raises UserError."""
+    if not wanted:
+        yield {}
+        return
+    with Observers(configuration) as observers:
+        yield observers.addresses
+
+
+def start_prometheus(program: str, configuration: Path, port: int, folder: Path) -> Server:
+    """Start a Prometheus that keeps its data in `folder`."""
+    command = [
+        program,
+        f"--config.file={configuration}",
+        f"--storage.tsdb.path={folder / 'prometheus'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        # By default links in its alerts name the public address of this host, where it does not listen.
+        f"--web.external-url=http://127.0.0.1:{port}/",
+        # Alerts that fire before Alertmanager is found are dropped, and by default resent after a minute.
+        "--rules.alert.resend-delay=10s",
+    ]
+    return Server("Prometheus", command, port, folder / "prometheus.log")
+
+
+def start_alertmanager(program: str, configuration: Path, port: int, folder: Path) -> Server:
+    """Start an Alertmanager that keeps its data in `folder`."""
+    command = [
+        program,
+        f"--config.file={configuration}",
+        f"--storage.path={folder / 'alertmanager'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.external-url=http://127.0.0.1:{port}/",
+        # An empty address turns clustering off, which would listen on every interface.
+        "--cluster.listen-address=",
+    ]
+    return Server("Alertmanager", command, port, folder / "alertmanager.log")
+
+
+def _installed(names: tuple[str, ...]) -> str:
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    raise UserError(
+        f"--observe needs {names[0]}, which is not installed: "
+        f"apt-get install --no-install-recommends {names[0]}"
+    )
+
+
+def _write(path: Path, settings: dict[str, object]) -> Path:
+    path.write_text(json.dumps(settings))
+    return path
+
+
+def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path = RULES) -> dict[str, Any]:
+    """Scrape `targets` (job to host:port) and send alerts to `alertmanager` (host:port)."""
+    return {
+        "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
+        "rule_files": [str(rules)],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
+        "scrape_configs": [
+            {"job_name": job, "static_configs": [{"targets": [reachable(address)]}]}
+            for job, address in targets.items()
+        ],
+    }
+
+
+def alertmanager_settings() -> dict[str, Any]:
+    """Group alerts as the committed configuration does, and notify nobody."""
+    return {
+        "route": {"receiver": "nobody", "group_by": ["alertname", "job", "rule", "client_software_name"]},
+        "receivers": [{"name": "nobody"}],
+    }
+
+
+def reachable(address: str) -> str:
+    """Return the address to connect to: loopback for a server that listens on every interface."""
+    host, port = host_and_port(address)
+    return address_text(LOOPBACK if host in WILDCARDS else host, port)

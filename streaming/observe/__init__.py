@@ -1,1 +1,0 @@
-"""Prometheus and Alertmanager beside a kipwatch: `--observe`."""

@@ -1,0 +1,187 @@
+"""A client that sends what it is told to, with header v3 where the version has it.
+
+It gives a client instance ID on header v3, and the client ID in the first request only. Callers can override
+both, so that it can also break the rules.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import struct
+from types import TracebackType
+from typing import Any, Self
+
+from decoders.codec.request import write_request
+from decoders.codec.response import read_response
+from decoders.schema.registry import Api, Schemas
+from streaming.broker.ports import HOST
+
+TIMEOUT = 60.0
+"""Seconds to wait for a response. On an idle machine it takes milliseconds."""
+_LENGTH = struct.Struct(">i")
+
+
+class Unset:
+    """The type of UNSET, which stands for a value that the client chooses itself."""
+
+
+UNSET = Unset()
+
+
+class ConnectionClosedError(ConnectionError):
+    """The broker closed the connection instead of responding."""
+
+
+def new_instance_id() -> bytes:
+    """Make a client instance ID.
+
+    Its first byte is not zero: otherwise GetTelemetrySubscriptions v1 can be read as version 0, too, and a
+    capture does not show which version it is.
+    """
+    return bytes([secrets.randbelow(255) + 1]) + secrets.token_bytes(15)
+
+
+class InstanceClient:
+    """One connection of a client with an instance ID. A context manager."""
+
+    def __init__(
+        self,
+        schemas: Schemas,
+        address: tuple[str, int],
+        client_id: str,
+        instance_id: bytes,
+        host: str = HOST,
+        *,
+        tls: ssl.SSLContext | None = None,
+        patience: float = TIMEOUT,
+    ) -> None:
+        """Connect from `host`, "" for any address, with TLS if there is a context. Raises OSError."""
+        self._schemas = schemas
+        self._server = address
+        self._host = host
+        self._client_id = client_id
+        self.instance_id = instance_id
+        self._correlation_id = 0
+        self._tls = tls
+        self._socket = socket.create_connection(address, patience, source_address=(host, 0))
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def another_connection(self) -> InstanceClient:
+        """Connect to the same server again, with the same IDs."""
+        return InstanceClient(
+            self._schemas, self._server, self._client_id, self.instance_id, self._host, tls=self._tls
+        )
+
+    @property
+    def address(self) -> str:
+        """The client's address and port, as findings have it."""
+        host, port = self._socket.getsockname()[:2]
+        return f"{host}:{port}"
+
+    def newest(self, api: str) -> int:
+        """The newest version of an API, which uses header v3."""
+        return self._api(api).versions.highest
+
+    def key(self, api: str) -> int:
+        """An API's key."""
+        return self._api(api).key
+
+    def request(
+        self,
+        api: str,
+        body: dict[str, Any],
+        *,
+        version: int | None = None,
+        client_id: str | Unset | None = UNSET,
+        instance_id: bytes | Unset = UNSET,
+    ) -> dict[str, Any]:
+        """Send a request and return the body of its response.
+
+        By default it uses the newest version and the client's own instance ID, and sends the client ID in the
+        first request and in those with an older header. Raises ConnectionClosedError.
+        """
+        chosen = self.newest(api) if version is None else version
+        frame = self.frame(api, chosen, body, client_id, instance_id)
+        return self.exchange(frame, api, chosen)
+
+    def exchange(self, frame: bytes, api: str, version: int) -> dict[str, Any]:
+        """Send a frame and return the body of its response. Raises ConnectionClosedError."""
+        self.send(frame)
+        response = self.receive()
+        if response is None:
+            raise ConnectionClosedError(f"the connection was closed after {api} v{version}")
+        return read_response(self._schemas, response, self.key(api), version).body or {}
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame without reading the response."""
+        send_frame(self._socket, frame)
+
+    def receive(self) -> bytes | None:
+        """Read the next response. None if the broker has closed the connection."""
+        return read_frame(self._socket)
+
+    def frame(
+        self,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        client_id: str | Unset | None = UNSET,
+        instance_id: bytes | Unset = UNSET,
+    ) -> bytes:
+        """Encode a request with the next correlation ID, without sending it."""
+        self._correlation_id += 1
+        uses_header_v3 = self._api(api).request_header_version(version) == 3
+        if isinstance(client_id, Unset):
+            client_id = None if uses_header_v3 and self._correlation_id > 1 else self._client_id
+        if isinstance(instance_id, Unset):
+            instance_id = self.instance_id
+        return write_request(
+            self._schemas,
+            api,
+            version,
+            self._correlation_id,
+            client_id,
+            body,
+            client_instance_id=instance_id if uses_header_v3 else None,
+        )
+
+    def _api(self, name: str) -> Api:
+        api = self._schemas.api_named(name)
+        if api is None:
+            raise ValueError(f"the schemas have no API {name}")
+        return api
+
+
+def send_frame(connection: socket.socket, frame: bytes) -> None:
+    """Send one length-prefixed frame."""
+    connection.sendall(_LENGTH.pack(len(frame)) + frame)
+
+
+def read_frame(connection: socket.socket) -> bytes | None:
+    """Read one length-prefixed frame. None if the peer has closed the connection."""
+    prefix = _read_exactly(connection, _LENGTH.size)
+    return None if prefix is None else _read_exactly(connection, _LENGTH.unpack(prefix)[0])
+
+
+def _read_exactly(connection: socket.socket, size: int) -> bytes | None:
+    received = bytearray()
+    while len(received) < size:
+        try:
+            part = connection.recv(size - len(received))
+        except ConnectionResetError:
+            return None
+        if not part:
+            return None
+        received += part
+    return bytes(received)

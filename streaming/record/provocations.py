@@ -1,0 +1,216 @@
+"""What a relay lets a broker seem to do, and what a client must do then, by the KIPs.
+
+A provocation alters responses. It is told the number of each connection, so that it may treat them in turns:
+a client that is refused on one must get on by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final
+
+from decoders.codec.response import write_response
+from decoders.protocol import API_VERSIONS, INVALID_REQUEST, NO_ERROR, UNSUPPORTED_VERSION
+from decoders.schema.registry import Schemas
+from streaming.record.altering import Alter, Asked, Body, error_code, in_body, unaltered
+
+Begin = Callable[[Schemas, int], Alter]
+"""Begins a connection by its number, from 0, and returns how its responses are altered."""
+
+HEARTBEATS: Final = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+SPARED: Final = ("GetTelemetrySubscriptions", "PushTelemetry", "OffsetForLeaderEpoch", "DescribeConfigs")
+"""APIs that a client can do without."""
+FENCED_MEMBER_EPOCH: Final = 110
+REBOOTSTRAP_REQUIRED: Final = 129
+ANOTHER_CLUSTER: Final = "kipwatch-another-cluster"
+IDENTIFIED: Final = 5
+"""The first version of ApiVersions that names a cluster and a node."""
+NAMED: Final = 3
+"""The first version of ApiVersions that names the client's software."""
+MANY: Final = 8
+"""Responses after which a connection is closed."""
+
+
+@dataclass(frozen=True)
+class Provocation:
+    """`says` is what seems to happen, and what a client does then; `rules` judge whether it does."""
+
+    name: str
+    says: str
+    rules: tuple[str, ...]
+    begin: Begin
+
+
+class Provoking:
+    """A provocation that is being played. `altered` counts the responses that the client did not get."""
+
+    def __init__(self, provocation: Provocation) -> None:
+        self.provocation = provocation
+        self.altered = 0
+
+    def begin(self, schemas: Schemas, connection: int) -> Alter:
+        """Begin a connection."""
+        treat = self.provocation.begin(schemas, connection)
+
+        def alter(asked: Asked, response: bytes) -> bytes | None:
+            got = treat(asked, response)
+            self.altered += got != response
+            return got
+
+        return alter
+
+
+def _refuse_new_versions(schemas: Schemas, _connection: int) -> Alter:
+    listed = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMED - 1}
+    refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [listed]}
+
+    def alter(asked: Asked, response: bytes) -> bytes:
+        if asked.api_key != API_VERSIONS or asked.version < NAMED:
+            return response
+        return write_response(schemas, API_VERSIONS, 0, int.from_bytes(response[:4], signed=True), refusal)
+
+    return alter
+
+
+def _narrow(schemas: Schemas, _connection: int) -> Alter:
+    """Take the newest version of each API away, except of ApiVersions."""
+
+    def change(body: Body) -> Body:
+        for entry in body["apiKeys"]:
+            is_wide = entry["minVersion"] < entry["maxVersion"]
+            entry["maxVersion"] -= is_wide and entry["apiKey"] != API_VERSIONS
+        return body
+
+    return in_body(schemas, change, "ApiVersions")
+
+
+def _withdraw(schemas: Schemas, _connection: int) -> Alter:
+    def change(body: Body) -> Body:
+        names = schemas.api_names
+        return body | {
+            "apiKeys": [entry for entry in body["apiKeys"] if names.get(entry["apiKey"]) not in SPARED]
+        }
+
+    return in_body(schemas, change, "ApiVersions")
+
+
+def _every_other(begin: Begin, first: int = 0) -> Begin:
+    """Treat every other connection so, from the first or the second on."""
+    return lambda schemas, number: begin(schemas, number) if number % 2 == first else unaltered
+
+
+def _with_error(code: int, since: int) -> Begin:
+    """Refuse ApiVersions with an error and, as Kafka does, without a list, in versions from `since` on."""
+
+    def change(body: Body) -> Body | None:
+        return {"errorCode": code, "apiKeys": []} if body["errorCode"] == NO_ERROR else None
+
+    return lambda schemas, _: in_body(schemas, change, "ApiVersions", since=since)
+
+
+def _rename_cluster(schemas: Schemas, _connection: int) -> Alter:
+    return in_body(
+        schemas,
+        lambda body: body | {"clusterId": ANOTHER_CLUSTER} if "clusterId" in body else None,
+        "Metadata",
+        "DescribeCluster",
+    )
+
+
+def _heartbeats(treat: Callable[[Schemas], Alter]) -> Begin:
+    """Treat every third response to a heartbeat of a connection so: the first may be to a join."""
+
+    def begin(schemas: Schemas, _connection: int) -> Alter:
+        beats, altered = count(1), treat(schemas)
+
+        def alter(asked: Asked, response: bytes) -> bytes | None:
+            is_due = asked.api in HEARTBEATS and next(beats) % 3 == 0
+            return altered(asked, response) if is_due else response
+
+        return alter
+
+    return begin
+
+
+def _fence(schemas: Schemas) -> Alter:
+    return in_body(schemas, error_code(NO_ERROR, FENCED_MEMBER_EPOCH), *HEARTBEATS)
+
+
+def _close(_asked: Asked, _response: bytes) -> None:
+    return None
+
+
+def _close_after_many(_schemas: Schemas, _connection: int) -> Alter:
+    responses = count(1)
+    return lambda _asked, response: response if next(responses) < MANY else None
+
+
+_NEGOTIATES: Final = ("kip35/negotiation-not-repeated", "kip35/broker-not-asked")
+_KEEPS_VERSIONS: Final = ("kip35/version-out-of-range", "kip35/version-refused")
+_KEEPS_MEMBER: Final = ("kip1082/member-id-changed", "kip1082/member-id-shared")
+
+PROVOCATIONS: Final = (
+    Provocation(
+        "versions-refused",
+        "ApiVersions from version 3 on is refused with error 35 and a range: the client asks within it",
+        ("kip511/fallback-version-wrong", "kip35/refused-version-repeated"),
+        _refuse_new_versions,
+    ),
+    Provocation(
+        "software-refused",
+        "every other connection's ApiVersions is refused with INVALID_REQUEST: the client closes that one",
+        ("kip511/connection-kept",),
+        _every_other(_with_error(INVALID_REQUEST, NAMED)),
+    ),
+    Provocation(
+        "older-broker",
+        "each API lacks its newest version: the client uses older ones",
+        _KEEPS_VERSIONS,
+        _narrow,
+    ),
+    Provocation(
+        "api-withdrawn",
+        f"{', '.join(SPARED)} are not offered: the client does without",
+        ("kip35/api-not-advertised",),
+        _withdraw,
+    ),
+    Provocation(
+        "mixed-brokers",
+        "every other connection lacks the newest versions, as in an upgrade: the client goes by each list",
+        (*_NEGOTIATES, *_KEEPS_VERSIONS),
+        _every_other(_narrow, first=1),
+    ),
+    Provocation(
+        "rebootstrap",
+        "every other connection is answered with error 129: the client leaves it, and forgets whom it meant",
+        ("kip1242/rebootstrap-ignored", "kip1242/rebootstrap-with-ids"),
+        _every_other(_with_error(REBOOTSTRAP_REQUIRED, IDENTIFIED), first=1),
+    ),
+    Provocation(
+        "another-cluster",
+        "the cluster goes by an ID that no broker takes: the client is told to rebootstrap, and forgets it",
+        ("kip1242/half-identified", "kip1242/rebootstrap-ignored", "kip1242/rebootstrap-with-ids"),
+        _rename_cluster,
+    ),
+    Provocation(
+        "heartbeats-lost",
+        "connections break where a heartbeat's response was due: the client goes on as the same member",
+        (*_KEEPS_MEMBER, "kip1082/member-ghost", *_NEGOTIATES),
+        _heartbeats(lambda _schemas: _close),
+    ),
+    Provocation(
+        "members-fenced",
+        "members are fenced: the client joins again under the same ID",
+        _KEEPS_MEMBER,
+        _heartbeats(_fence),
+    ),
+    Provocation(
+        "connections-closed",
+        f"each connection breaks after {MANY - 1} responses: the client asks for the versions again",
+        (*_NEGOTIATES, "kip1313/instance-id-not-lifelong"),
+        _close_after_many,
+    ),
+)
+"""All provocations. Each is played in a run of the command of its own."""

@@ -1,0 +1,96 @@
+"""What must stay confidential: secrets of the configuration, captured payloads, identities of clients.
+
+The configuration holds no secret. It names where one is, as `env:NAME` or `file:PATH`. Captures hold what
+clients send, even passwords of SASL/PLAIN, so captures and key logs are for their owner only. With
+`identities = "keyed-hash"` clients are named by pseudonyms, whose key is such a secret.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from expectations.conversation.pseudonyms import SHORTEST_KEY, Pseudonyms
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
+
+ENVIRONMENT: Final = "env:"
+FILE: Final = "file:"
+OWNER_ONLY: Final = 0o600
+
+
+def is_reference(value: object) -> bool:
+    """Whether a setting names the place of its value."""
+    return isinstance(value, str) and value.startswith((ENVIRONMENT, FILE))
+
+
+def looked_up(setting: str, reference: str) -> str:
+    """Return the value that a reference names. Raises UserError, which names `setting`, if there is none."""
+    if reference.startswith(ENVIRONMENT):
+        variable = reference.removeprefix(ENVIRONMENT)
+        if variable not in os.environ:
+            raise UserError(f"{setting}: the environment variable {variable} is not set")
+        return os.environ[variable]
+    return read_text(setting, reference.removeprefix(FILE)).strip()
+
+
+def read_text(setting: str, path: str) -> str:
+    """Return a file's text. Raises UserError if it cannot be read."""
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{setting}: cannot read {path}: {reason}") from error
+
+
+def open_private(path: Path) -> BinaryIO:
+    """Open a file for writing, empty and for its owner only. Raises OSError.
+
+    An existing file gets that mode, too. A pipe or a device keeps its own. What another user put there, a
+    link included, is refused: who put it may be reading, or mean another file to be overwritten.
+    """
+    is_link = path.is_symlink()
+    if is_link:
+        _refuse_of_others(path.lstat())
+    followed = 0 if is_link else os.O_NOFOLLOW
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | followed, OWNER_ONLY)
+    stream = os.fdopen(descriptor, "wb")
+    try:
+        found = os.fstat(descriptor)
+        if not is_link:
+            _refuse_of_others(found)
+        if stat.S_ISREG(found.st_mode):
+            os.fchmod(descriptor, OWNER_ONLY)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        stream.close()
+        raise
+    return stream
+
+
+def _refuse_of_others(found: os.stat_result) -> None:
+    """Raise PermissionError for what is neither this user's nor root's, or has a name elsewhere, too."""
+    if not stat.S_ISCHR(found.st_mode) and found.st_uid not in {0, os.geteuid()}:
+        raise PermissionError(errno.EPERM, "another user put it there; remove it, or name another file")
+    if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+        raise PermissionError(errno.EPERM, "it is a hard link; remove it, or name another file")
+
+
+def pseudonyms_of(configuration: Configuration) -> Pseudonyms | None:
+    """Return the configured pseudonyms, None for plain identities. Raises UserError without a usable key."""
+    reference = configuration.identities_key
+    if configuration.identities == "plain":
+        if reference:
+            raise UserError('identities_key has no effect without identities = "keyed-hash"')
+        return None
+    if not is_reference(reference):
+        raise UserError('identities_key: keyed-hash needs a key; write "env:NAME" or "file:PATH"')
+    try:
+        return Pseudonyms(looked_up("identities_key", reference).encode())
+    except ValueError:
+        raise UserError(
+            f"identities_key: the key has less than {SHORTEST_KEY} bytes; `openssl rand -hex 32` makes one"
+        ) from None

@@ -1,1 +1,0 @@
-"""Writes the first configuration for a cluster: `kipwatch init`."""

@@ -1,1 +1,0 @@
-"""Live validation: a sample of batches against the suites of Great Expectations, beside the query."""

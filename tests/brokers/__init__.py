@@ -1,0 +1,1 @@
+"""Brokers that can be had here, each probed for its duties."""

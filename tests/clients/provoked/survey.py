@@ -1,0 +1,105 @@
+"""Provokes the newest version of each client, and writes results.jsonl; names may narrow it.
+
+python -m tests.clients.provoked.survey [confluent_kafka kafka_python …]
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from tests.brokers.survey import Found, Met
+from tests.clients.installing import MissingError, installed
+from tests.clients.releases import ReleasedBroker
+from tests.clients.table import Client, table
+
+FOLDER = Path(__file__).parent
+RESULTS = FOLDER / "results.jsonl"
+STEPS = ("produce", "consume", "consume-848")
+"""What a client does while it is provoked, as far as it can."""
+PATIENCE = 45
+"""Seconds after which a client that does not get on is ended."""
+
+
+class Provoked(msgspec.Struct, frozen=True):
+    """One client, and what it did upon each provocation."""
+
+    client: str
+    version: str
+    broker: str
+    date: str
+    duties: dict[str, Met]
+
+
+def results() -> list[Provoked]:
+    """The results of the last survey."""
+    return [msgspec.json.decode(line, type=Provoked) for line in RESULTS.read_bytes().splitlines()]
+
+
+def provoke(client: Client, version: str, broker: ReleasedBroker) -> Provoked:
+    """Let one client be provoked. Raises MissingError if this machine cannot run it."""
+    command = installed(client, version)
+    steps = [step for step in client.steps_of(version, broker.release) if step in STEPS]
+    topic = f"t{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory() as folder:
+        told = subprocess.run(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "kipwatch",
+                    "record",
+                    "--bootstrap",
+                    broker.watched,
+                    "--provoke",
+                    "all",
+                ),
+                *("--save", f"{folder}/run.pcap", "--json", "--"),
+                *("timeout", str(PATIENCE), *command, "{bootstrap}", topic, *steps),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        ).stdout
+    duties = {duty["duty"]: _met(duty) for duty in json.loads(told.splitlines()[-1])["duties"]}
+    return Provoked(client.name, version, broker.release, datetime.now(UTC).date().isoformat(), duties)
+
+
+def _met(duty: dict[str, object]) -> Met:
+    findings = msgspec.convert(duty["findings"], list[dict[str, object]])
+    first = {finding["rule"]: finding for finding in reversed(findings)}
+    found = [
+        Found(str(rule), str(one["level"]), f"{one['kip']}, {one['section']}", str(one["message"]), "")
+        for rule, one in sorted(first.items(), key=lambda item: str(item[0]))
+        if rule in msgspec.convert(duty["rules"], list[str]) or one["level"] == "violation"
+    ]
+    return Met(str(duty["state"]), str(duty["why"]), found)
+
+
+def main() -> None:
+    """Provoke the named clients, or all, in their newest versions."""
+    known = {result.client: result for result in results()} if RESULTS.exists() else {}
+    with ReleasedBroker(table().brokers[0]) as broker:
+        for client in table().client:
+            if client.folder not in (sys.argv[1:] or [client.folder]):
+                continue
+            try:
+                known[client.name] = provoke(client, client.versions[-1], broker)
+            except MissingError as missing:
+                print(f"skipped: {client.name}: {missing}", flush=True)
+                continue
+            states = {name: met.state for name, met in known[client.name].duties.items()}
+            print(client.name, states, flush=True)
+            lines = [msgspec.json.encode(known[each.name]) for each in table().client if each.name in known]
+            RESULTS.write_bytes(b"\n".join(lines) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

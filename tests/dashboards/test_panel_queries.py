@@ -1,0 +1,150 @@
+"""Queries of panels and marks, asked by promtool: figures without data, where alerts begin, end and lead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dashboards.layout import annotation_queries
+from dashboards.panels import NO_DATA_SINCE, SILENCE, UNKNOWN
+from tests.dashboards.dashboard_files import PANELS, filled, leads, queries
+from tests.dashboards.prometheus import promtool
+from tests.dashboards.rule_file import REPOSITORY
+
+JUDGES = "kipwatch_last_batch_timestamp_seconds"
+CAPTURES = "kipwatch_capture_packets_total"
+DIED, ASKED = 60, 75
+"""Minutes."""
+
+
+def test_zeros_of_stats_need_a_kipwatch_that_is_scraped(tmp_path: Path) -> None:
+    """With nothing scraped no stat may claim anything, least of all that all is well."""
+    asked = [query for _, panel in PANELS if panel["type"] == "stat" for query in queries(panel)]
+    silent = [{"expr": query, "eval_time": "120m", "exp_samples": []} for query in asked]
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": 'up{job="kipwatch"}', "values": "0x120"}],
+        "promql_expr_test": silent,
+    }
+    file = tmp_path / "blind.yml"
+    rules = str(REPOSITORY / "dashboards/generated/alerts.yml")
+    file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
+@pytest.mark.parametrize(
+    ("judging", "capturing"),
+    [
+        (f"0+60x{DIED} stale", f"0+1x{DIED} stale"),
+        (f"0+60x{DIED} {60 * DIED}x60", "0+1x120"),
+    ],
+    ids=["gone", "stalled"],
+)
+def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: str, capturing: str) -> None:
+    """It says since when there is none. A query that stalls is scraped and has zeros as before."""
+    shown = [
+        panel for _, panel in PANELS if panel["type"] == "stat" and panel["options"]["colorMode"] != "none"
+    ]
+    moments, silent = [], []
+    for panel in (
+        panel for panel in shown if panel["title"] not in ("Since the last batch", "Offences by level")
+    ):
+        *asked, since = queries(panel)
+        assert panel["targets"][-1]["refId"] == SILENCE
+        (override,) = (
+            each["properties"]
+            for each in panel["fieldConfig"]["overrides"]
+            if each["matcher"] == {"id": "byFrameRefID", "options": SILENCE}
+        )
+        assert override[0]["value"] == NO_DATA_SINCE and override[1]["value"]["fixedColor"] == UNKNOWN
+        if JUDGES in since or "stale" in capturing:
+            silent += asked
+            moments.append(since)
+    assert len(moments) > 10
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'{JUDGES}{{job="kipwatch"}}', "values": judging},
+            {"series": f'{CAPTURES}{{job="kipwatch-feeder", fate="tcp"}}', "values": capturing},
+            {"series": 'kipwatch_rule_checks_total{job="kipwatch"}', "values": "0x120"},
+            {
+                "series": 'kipwatch_capture_dropped_packets_total{job="kipwatch-feeder"}',
+                "values": "0x60 stale",
+            },
+        ],
+        "promql_expr_test": [
+            *({"expr": query, "eval_time": f"{ASKED}m", "exp_samples": []} for query in silent),
+            *(
+                {
+                    "expr": query,
+                    "eval_time": f"{ASKED}m",
+                    "exp_samples": [{"labels": "{}", "value": 60 * DIED * 1000}],
+                }
+                for query in moments
+            ),
+        ],
+    }
+    file = tmp_path / "silent.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
+def test_an_alert_is_marked_where_it_begins_and_where_it_ends_and_few_of_a_storm(tmp_path: Path) -> None:
+    """A mark as long as the alert covers the graph below it."""
+    begin, end = (filled(each.build().expr or "") for each in annotation_queries()[:2])
+    labels = 'alertstate="firing", watches="kafka"'
+    counted = (
+        *((begin, minute, marks) for minute, marks in ((59, 0), (60, 3), (61, 0), (121, 0))),
+        *((end, minute, marks) for minute, marks in ((60, 0), (61, 0), (120, 0), (126, 3), (127, 0))),
+    )
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'ALERTS{{{labels}, alertname="A{number}"}}', "values": "_x60 1x60"}
+            for number in range(24)
+        ],
+        "promql_expr_test": [
+            {
+                "expr": f"count({query}) or vector(0)",
+                "eval_time": f"{minute}m",
+                "exp_samples": [{"value": marks}],
+            }
+            for query, minute, marks in counted
+        ],
+    }
+    file = tmp_path / "marks.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
+def test_an_alert_leads_to_what_it_is_about_and_says_since_when(tmp_path: Path) -> None:
+    """To its rule, else to its client, else to kipwatch itself."""
+    (alerts,) = (panel for _, panel in PANELS if panel["title"] == "Firing alerts")
+    assert [address.partition("$")[0] for address in leads(alerts)] == ["/d/"]
+    severity, since, firing = queries(alerts)
+    rule, client = 'rule="kip35/range-inverted"', 'client_software_name="lib"'
+    led = {
+        f"{rule}, {client}": "kipwatch-rule?var-rule=kip35/range-inverted&",
+        client: "kipwatch-client?var-software=lib&",
+        'instance="a:9107"': "kipwatch-pipeline?",
+    }
+    series, counted, begun, grave = [], [], [], []
+    for labels, subject in led.items():
+        named = f'alertname="A", severity="warning", {labels}'
+        for copy in ("1", "2"):
+            own = f'{named}, job="kipwatch", watches="kafka", copy="{copy}"'
+            series.append({"series": f'ALERTS{{{own}, alertstate="firing"}}', "values": "1x10"})
+            series.append({"series": f"ALERTS_FOR_STATE{{{own}}}", "values": f"{copy}x10"})
+        counted.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 2})
+        grave.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 2})
+        begun.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 1000})
+    asked = [
+        {"expr": query, "eval_time": "9m", "exp_samples": found}
+        for query, found in ((firing, counted), (since, begun), (severity, grave))
+    ]
+    case = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
+    file = tmp_path / "alerts.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)

@@ -1,0 +1,254 @@
+"""What packets cost that strangers send to stall a feeder: each is bounded, however much is held already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from decoders.frame.record import Kind, Record
+from decoders.wire.columnar.flows import slots_of_ring
+from decoders.wire.columnar.frames import FrameBatchBuilder
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.connection import Connection
+from decoders.wire.eviction import evicted_at_once, max_half_open
+from decoders.wire.packet import Packet
+from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, locate_segment
+from decoders.wire.synthesis import SyntheticConnection
+from decoders.wire.tracker import Tracker
+from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    SERVER,
+    TO_BROKER,
+    exchanges,
+    metadata,
+    new_columnar_tracker,
+    of_kind,
+    prefixed,
+    request,
+)
+
+SLOW = 400
+"""Packets for the scalar tracker."""
+
+
+def handshake(correlation_id: int) -> bytes:
+    return prefixed(request("SaslHandshake", 1, correlation_id, mechanism="PLAIN"))
+
+
+def pipelining(in_flight: int) -> list[Packet]:
+    """A client that pipelines, and then sends what only the scalar tracker processes."""
+    connection = SyntheticConnection(CLIENT, SERVER)
+    packets = connection.opened(0)
+    for direction, data in exchanges(2):
+        packets += connection.sent(0, direction, data)
+    for number in range(100, 100 + in_flight):
+        packets += connection.sent(0, TO_BROKER, prefixed(metadata(number)))
+    for number in range(100_000, 100_000 + SLOW):
+        packets += connection.sent(0, TO_BROKER, handshake(number))
+    return placed(packets)
+
+
+def assembling(size: int) -> list[Packet]:
+    """A client that sends most of a large frame, and then its segments in pairs that are captured swapped."""
+    connection = SyntheticConnection(CLIENT, SERVER)
+    packets = connection.opened(0)
+    for direction, data in exchanges(2):
+        packets += connection.sent(0, direction, data)
+    frame = prefixed(metadata(100).ljust(2 * size, b"x"))
+    for begin in range(0, size, 50_000):
+        packets += connection.sent(0, TO_BROKER, frame[begin : begin + 50_000])
+    for _ in range(SLOW // 2):
+        first, second = (connection.sent(0, TO_BROKER, b"x" * 100) for _ in range(2))
+        packets += second + first
+    return placed(packets)
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many requests in flight are copied, each time."""
+    counts: list[int] = []
+
+    def counted(begin: int, size: int, first: int, count: int) -> NDArray[np.int64]:
+        counts.append(count)
+        return slots_of_ring(begin, size, first, count)
+
+    monkeypatch.setattr("decoders.wire.columnar.offload.slots_of_ring", counted)
+    return counts
+
+
+def test_requests_in_flight_are_not_copied_for_each_packet(copied: list[int]) -> None:
+    tracker = new_columnar_tracker()
+    tracker.feed(PacketBatch.of(pipelining(9_000)))
+    assert 9_000 < sum(copied) < 100 * SLOW
+
+
+def test_few_requests_in_flight_return_to_the_fast_path_at_once(copied: list[int]) -> None:
+    tracker = new_columnar_tracker()
+    tracker.feed(PacketBatch.of(pipelining(20)[: -SLOW + 1]))
+    (flow,) = tracker._flow_table.flows.states[tracker._flow_table.flows.states["in_flight"] > 20]
+    assert flow["offloaded"]
+
+
+def test_frames_under_assembly_are_not_copied_for_each_packet() -> None:
+    tracker = new_columnar_tracker()
+    batch = tracker.feed(PacketBatch.of(assembling(1 << 22)))
+    assert len(batch.data) < 20 * (1 << 22)
+
+
+def flood(syns: int) -> list[Packet]:
+    """SYNs of ever new sockets."""
+    sockets = [SocketAddress(bytes([20, 0, number >> 8, number & 255]), 5_000) for number in range(syns)]
+    return placed(SyntheticConnection(each, SERVER).opened(0)[0] for each in sockets)
+
+
+MIXED = {"pipelined": pipelining(200), "assembled": assembling(1 << 20), "SYNs": flood(1_000)}
+
+
+@pytest.fixture
+def adopted(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
+    """The records OPENED of lazy connections that the scalar tracker has to know."""
+    records: list[Record] = []
+    adopt = Tracker.adopt
+
+    def noted(self: Tracker, client: SocketAddress, server: SocketAddress, *said: Any) -> Connection:
+        records.append(said[1])
+        return adopt(self, client, server, *said)
+
+    monkeypatch.setattr(Tracker, "adopt", noted)
+    return records
+
+
+def test_syns_beyond_the_limit_are_left_to_compiled_code(
+    slow_path: list[Segment], adopted: list[Record]
+) -> None:
+    most, syns = 2_000, 20_000
+    tracker = new_columnar_tracker(max_connections=most)
+    records = [*tracker.feed(PacketBatch.of(flood(syns))).records()]
+    assert len(of_kind(records, Kind.CLOSED)) > syns - most
+    assert len(slow_path) <= (syns - max_half_open(most)) / evicted_at_once(most) + 1
+    assert not adopted
+
+
+def test_openings_that_are_repeated_are_left_to_compiled_code(slow_path: list[Segment]) -> None:
+    syn, syn_ack, ack = SyntheticConnection(CLIENT, SERVER).opened(0)
+    packets = placed([syn, syn, syn, syn_ack, syn_ack, syn_ack, ack, syn_ack])
+    new_columnar_tracker().feed(PacketBatch.of(packets))
+    assert not slow_path
+    assert_equal(packets, (2, 4))
+
+
+def extended(packet: Packet) -> Packet:
+    """Return a packet of IPv6 with a header of destination options, which compiled code does not parse."""
+    data = packet.data
+    length = int.from_bytes(data[18:20]) + 8
+    options = data[20:21] + bytes(7)
+    return packet._replace(
+        data=data[:18] + length.to_bytes(2) + b"\x3c" + data[21:54] + options + data[54:],
+        original_length=packet.original_length + 8,
+    )
+
+
+def with_extensions() -> list[Packet]:
+    """Two clients whose packets have extension headers, all or every third one, and three that come later."""
+    server = SocketAddress(bytes([*bytes(15), 2]), 9092)
+    packets = list[Packet]()
+    for number, every in enumerate([1, 3, 0, 0, 0]):
+        client = SocketAddress(bytes([*bytes(14), 1, number]), 40_000)
+        sent = packets_between(exchanges(3), client, server, close=number > 0)
+        packets += [extended(each) if every and at % every == 0 else each for at, each in enumerate(sent)]
+    return placed(packets)
+
+
+def test_an_extension_header_sends_nobody_to_the_slow_path(slow_path: list[Segment]) -> None:
+    packets = with_extensions()
+    new_columnar_tracker().feed(PacketBatch.of(packets))
+    assert not slow_path
+    records = assert_equal(packets, range(0, len(packets), 7))
+    assert len(of_kind(records, Kind.REQUEST)) == 5 * 4
+
+
+def test_empty_packets_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 kB of zstd unpack to 33 million of them."""
+    parsed: list[Packet] = []
+
+    def noted(packet: Packet) -> tuple[Segment, int] | Skipped:
+        parsed.append(packet)
+        return locate_segment(packet)
+
+    monkeypatch.setattr("decoders.wire.columnar.tracker.locate_segment", noted)
+    (syn,) = flood(1)
+    links = (LinkType.ETHERNET, LinkType.RAW, LinkType.LINUX_SLL2, 147)
+    empty = [syn._replace(data=b"", link_type=link) for link in links for _ in range(500)]
+    packets = placed([syn, *empty, syn._replace(data=syn.data[:20])])
+    new_columnar_tracker().feed(PacketBatch.of(packets))
+    assert len(parsed) == len(links) + 1
+    assert_equal(packets, (700, 1_600))
+
+
+def test_numbering_pairs_anew_sends_nobody_to_the_slow_path(
+    slow_path: list[Segment], adopted: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 2,000 SYNs the latest 480 or more are open; so is a connection from before, which then goes on."""
+    monkeypatch.setattr("decoders.wire.columnar.tracker.MAX_PAIRS", 1_000)
+    tracker = new_columnar_tracker(max_connections=1_000)
+    begun = packets_between(exchanges(1), SocketAddress(CLIENT.address, 1), close=False)
+    others = packets_between(exchanges(1), SocketAddress(CLIENT.address, 2))
+    tracker.feed(PacketBatch.of(packets_between(exchanges(1)) + begun[:-1]))
+    tracker.feed(PacketBatch.of(flood(2_000)))
+    evictions = len(slow_path)
+    tracker.feed(PacketBatch.of(begun[-1:]))
+    assert tracker._socket_pairs.count <= max_half_open(1_000) + 2
+    tracker.feed(PacketBatch.of(others))
+    assert len(slow_path) <= evictions + 1
+    assert not adopted
+
+
+def unfinished(connections: int, size: int) -> tuple[list[Packet], list[Packet]]:
+    """Beginnings of large frames, and the next packets of every hundredth of these connections."""
+    beginnings, more = list[Packet](), list[Packet]()
+    frame = prefixed(metadata(1).ljust(3 * size, b"x"))
+    for number in range(connections):
+        client = SocketAddress(bytes([20, 0, number >> 8, number & 255]), 5_000)
+        connection = SyntheticConnection(client, SERVER)
+        beginnings += connection.opened(0) + connection.sent(0, TO_BROKER, frame[:size])
+        if number % 100 == 0:
+            more += connection.sent(0, TO_BROKER, frame[size : 2 * size])
+            more += connection.sent(0, TO_BROKER, frame[2 * size :])
+    return placed(beginnings), placed(more)
+
+
+def test_a_batch_copies_no_frames_that_its_packets_do_not_continue(monkeypatch: pytest.MonkeyPatch) -> None:
+    beginnings, more = unfinished(3_000, 100)
+    tracker = new_columnar_tracker()
+    tracker.feed(PacketBatch.of(beginnings))
+    tracker.feed(PacketBatch.of([]))
+    copied: list[int] = []
+    put = FrameBatchBuilder.put
+
+    def noted(self: FrameBatchBuilder, content: bytes | NDArray[np.uint8], capacity: int = 0) -> int:
+        copied.append(len(content))
+        return put(self, content, capacity)
+
+    monkeypatch.setattr(FrameBatchBuilder, "put", noted)
+    requests = 0
+    for packet in more:
+        requests += len(tracker.feed(PacketBatch.of([packet])).frames.sequences)
+    assert requests == 30
+    assert len(copied) <= 2 * len(more)
+
+
+@pytest.mark.parametrize("every", [1, 40, 500])
+def test_frames_that_are_kept_apart_are_completed(every: int) -> None:
+    beginnings, more = unfinished(200, 100)
+    packets = placed([*beginnings, *more, *pipelining(0)])
+    assert_equal(packets, range(0, len(packets), every), max_connections=190)
+    assert_equal(packets, range(0, len(packets), every), max_held=16_000)
+
+
+@pytest.mark.parametrize("packets", MIXED.values(), ids=MIXED)
+def test_both_trackers_agree_on_them(packets: list[Packet]) -> None:
+    assert_equal(packets, range(0, len(packets), 97), max_connections=200)

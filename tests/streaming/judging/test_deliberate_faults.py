@@ -1,0 +1,124 @@
+"""All that the automaton learns is needed: a fault in any part is caught by the comparison with the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from expectations.judging import automaton
+from expectations.judging.automaton import Automaton
+from expectations.judging.canonical import NUMBERS, TEXTS, UUIDS
+from expectations.judging.cells import ADVANCED, NUMBER, PROGRESS, Linear
+from expectations.judging.facts import Facts
+from expectations.judging.traced_values import Guard
+from expectations.judging.tracing import Effect, Learnt, Tracer
+from tests.cases.test_cases import CASES
+from tests.streaming.judging.stepping import Pairs
+from tests.streaming.judging.test_automaton_steps import of_exchange
+
+SIZES = (1, 4)
+
+
+def without_guards(learnt: Learnt) -> Learnt:
+    return learnt._replace(guards=())
+
+
+def without_first_guard(learnt: Learnt) -> Learnt:
+    return learnt._replace(guards=learnt.guards[1:])
+
+
+def with_guards_after_the_frame(learnt: Learnt) -> Learnt:
+    """Guards read the progress after the frame has moved it."""
+
+    def moved(value: Linear) -> Linear:
+        is_progress = PROGRESS <= value.plus < ADVANCED
+        return value._replace(plus=value.plus + ADVANCED - PROGRESS) if is_progress else value
+
+    guards = [
+        Guard(each.comparison, moved(each.left), moved(each.right), each.outcome) for each in learnt.guards
+    ]
+    return learnt._replace(guards=tuple(guards))
+
+
+def without_last_move(learnt: Learnt) -> Learnt:
+    numbers, uuids, texts = learnt.moves
+    kept = tuple(Linear(NUMBER + at) for at in range(len(numbers)))
+    return learnt._replace(moves=((*numbers[:-1], *kept[-1:]), uuids, texts))
+
+
+def without_moves_of_ids(learnt: Learnt) -> Learnt:
+    numbers, uuids, texts = learnt.moves
+    return learnt._replace(moves=(numbers, uuids, tuple(reversed(texts))))
+
+
+def without_a_check(learnt: Learnt) -> Learnt:
+    return learnt._replace(checks=learnt.checks[:-1])
+
+
+def with_a_check_twice(learnt: Learnt) -> Learnt:
+    return learnt._replace(checks=(*learnt.checks, ("wire/not-kafka", "conforms")))
+
+
+def without_claims(learnt: Learnt) -> Learnt:
+    return learnt._replace(claims=None)
+
+
+def without_claims_of_servers(learnt: Learnt) -> Learnt:
+    return learnt._replace(of_server=None)
+
+
+def without_effect(learnt: Learnt) -> Learnt:
+    return learnt._replace(effect=Effect())
+
+
+FAULTS: list[Callable[[Learnt], Learnt]] = [
+    without_guards,
+    without_first_guard,
+    with_guards_after_the_frame,
+    without_last_move,
+    without_moves_of_ids,
+    without_a_check,
+    with_a_check_twice,
+    without_claims,
+    without_claims_of_servers,
+    without_effect,
+]
+
+
+def compare_cases() -> None:
+    """Hold the automaton equal to the judge on a third of all cases."""
+    pairs = Pairs()
+    for case in CASES[::3]:
+        exchange, rules = case.played()
+        for size in SIZES:
+            pairs.of(rules).compare_in_turns(of_exchange(exchange, size))
+
+
+@pytest.fixture(autouse=True)
+def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automaton, "LEARNT_AT", 1)
+    monkeypatch.setattr(automaton, "CREDIT", 1 << 20)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.__name__ for fault in FAULTS])
+def test_a_fault_in_what_is_learnt_is_caught(
+    fault: Callable[[Learnt], Learnt], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn = Tracer.learn
+    monkeypatch.setattr(Tracer, "learn", lambda *given: fault(learn(*given)))
+    with pytest.raises(AssertionError):
+        compare_cases()
+
+
+def test_registers_that_are_not_zeroed_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What facts have no use for is zero, or an ID of the past would be taken for the connection's own."""
+    number_of = Automaton.facts_number
+
+    def wide(self: Automaton, facts: Facts) -> int:
+        return number_of(self, msgspec.structs.replace(facts, widths=(NUMBERS, UUIDS, TEXTS)))
+
+    monkeypatch.setattr(Automaton, "facts_number", wide)
+    with pytest.raises(AssertionError):
+        compare_cases()

@@ -1,0 +1,44 @@
+"""What gives each rule something to judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from expectations.report.coverage import coverage_of
+from expectations.rules.base.rule import Role
+from expectations.rules.catalogue import RULES, rule_named
+from streaming.probe.exercise import exercises, unexercised
+from tests.streaming.captures import conforming, write_capture
+from tests.streaming.commands.ran import run_process
+
+MEMBER, LIST = rule_named("kip1082/member-id-changed"), rule_named("kip35/range-inverted")
+
+
+def test_each_rule_about_brokers_is_exercised_by_a_probe() -> None:
+    assert [rule.id for rule in RULES if rule.role is Role.BROKER and not exercises(rule)] == []
+
+
+def test_commands_are_named() -> None:
+    assert exercises(MEMBER) == ["kipwatch record --provoke heartbeats-lost,members-fenced"]
+    assert exercises(LIST) == ["kipwatch probe (orderly-list-of-versions)"]
+
+
+def test_a_rule_that_decided_something_needs_nothing() -> None:
+    told = list(unexercised(coverage_of({(LIST.id, "conforms"): 1, (MEMBER.id, "undecided"): 1})))
+    assert len(told) == len(RULES) - 1
+    assert [line for line in told if line.startswith(LIST.id)] == []
+    assert f"{MEMBER.id} needs {MEMBER.needs}: {exercises(MEMBER)[0]}" in told
+
+
+def test_check_tells_it_with_its_coverage(tmp_path: Path) -> None:
+    capture = write_capture(tmp_path / "clean.pcap", conforming())
+    assert "needs a" not in run_process("check", capture).output
+    told = " ".join(run_process("check", "--coverage", capture).output.split())
+    assert f"{MEMBER.id} needs {MEMBER.needs}" in told
+    assert exercises(MEMBER)[0] in told
+
+
+def test_a_rules_page_tells_it() -> None:
+    told = " ".join(run_process("rules", MEMBER.id).output.split())
+    assert "What exercises it" in told
+    assert exercises(MEMBER)[0] in told

@@ -1,0 +1,224 @@
+"""The relay on loopback: bytes, ends and resets are forwarded, and all are recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import cast
+
+import pytest
+
+from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.schema.registry import default_schemas
+from decoders.wire.packet import Packet
+from decoders.wire.tracker import Tracker
+from streaming.broker.ports import HOST, free_ports
+from streaming.record.relay import Relay, RelayedConnection, RelayError, Unchanged
+from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
+
+PATIENCE = 5.0
+
+
+class RecordedPackets:
+    """The packets of a relay, and their records."""
+
+    def __init__(self) -> None:
+        self.packets: list[Packet] = []
+
+    def __call__(self, packets: list[Packet]) -> None:
+        self.packets += packets
+
+    def records(self, port: int) -> list[Record]:
+        tracker = Tracker(default_schemas(), ports={port}, run=1)
+        return [record for packet in list(self.packets) for record in tracker.feed(packet)]
+
+    def closed(self, port: int) -> list[Record]:
+        """The records, once the connection is closed."""
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            records = self.records(port)
+            if records and records[-1].kind is Kind.CLOSED:
+                return records
+            time.sleep(0.01)
+        raise AssertionError("the relay recorded no end of the connection")
+
+
+@pytest.fixture
+def target() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
+        yield server
+
+
+@pytest.fixture
+def recording() -> RecordedPackets:
+    return RecordedPackets()
+
+
+@pytest.fixture
+def relay(target: socket.socket, recording: RecordedPackets) -> Iterator[Relay]:
+    with Relay(target.getsockname(), recording) as running:
+        yield running
+
+
+Ends = Callable[[], tuple[socket.socket, socket.socket]]
+
+
+@pytest.fixture
+def ends(relay: Relay, target: socket.socket) -> Iterator[Ends]:
+    """Connects a client through the relay. Returns it and the broker's end."""
+    opened: list[socket.socket] = []
+
+    def connect() -> tuple[socket.socket, socket.socket]:
+        client = socket.create_connection(relay.address, timeout=PATIENCE)
+        broker, _ = target.accept()
+        broker.settimeout(PATIENCE)
+        opened.extend((client, broker))
+        return client, broker
+
+    yield connect
+    for end in opened:
+        end.close()
+
+
+def receive(end: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (chunk := end.recv(65536)):
+        data += chunk
+    return data
+
+
+def test_a_conversation_passes_unchanged_and_is_recorded(
+    relay: Relay, recording: RecordedPackets, ends: Ends
+) -> None:
+    client, broker = ends()
+    request, response = prefixed(metadata(1)), prefixed(metadata_response(1) + bytes(1_000_000))
+    client.sendall(request)
+    assert receive(broker, len(request)) == request
+    broker.sendall(response[:10])
+    broker.sendall(response[10:])
+    assert receive(client, len(response)) == response
+    client.close()
+    assert broker.recv(1) == b""
+    broker.close()
+    records = recording.closed(relay.address[1])
+    assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
+    assert (records[1].frame, records[2].frame) == (request[4:], response[4:])
+    assert records[0].server == f"127.0.0.1:{relay.address[1]}"
+    assert (records[-1].closing, records[-1].direction) == (Closing.FIN, Direction.TO_BROKER)
+
+
+def test_the_target_may_have_an_ipv6_address(recording: RecordedPackets) -> None:
+    request = prefixed(metadata(1))
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as target:
+        target.settimeout(PATIENCE)
+        with (
+            Relay(target.getsockname()[:2], recording) as relay,
+            socket.create_connection(relay.address, timeout=PATIENCE) as client,
+        ):
+            client.sendall(request)
+            broker, _ = target.accept()
+            with broker:
+                assert receive(broker, len(request)) == request
+
+
+def test_after_a_half_close_the_response_passes(relay: Relay, recording: RecordedPackets, ends: Ends) -> None:
+    client, broker = ends()
+    client.shutdown(socket.SHUT_WR)
+    assert broker.recv(1) == b""
+    broker.sendall(b"still here")
+    assert receive(client, 10) == b"still here"
+    broker.close()
+    assert recording.closed(relay.address[1])[-1].closing is Closing.FIN
+
+
+class SamePort:
+    """The relay's end of a connection whose client always has the same port."""
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return {"peername": (HOST, 40_000), "sockname": (HOST, 9092)}[name]
+
+    def is_closing(self) -> bool:
+        return True
+
+
+def test_a_port_that_is_used_again_has_another_connection(recording: RecordedPackets) -> None:
+    """The kernel may give a port to the next client at once."""
+
+    async def refused() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise ConnectionRefusedError
+
+    for _ in range(2):
+        end = cast(asyncio.StreamWriter, SamePort())
+        relayed = RelayedConnection(recording, Unchanged(), cast(asyncio.StreamReader, None), end)
+        asyncio.run(relayed.run(refused))
+    assert [record.kind for record in recording.records(9092)] == [Kind.OPENED, Kind.CLOSED] * 2
+
+
+@pytest.mark.parametrize("breaker", [0, 1], ids=["client", "broker"])
+def test_a_reset_is_forwarded_and_recorded(
+    relay: Relay, recording: RecordedPackets, ends: Ends, breaker: int
+) -> None:
+    both = ends()
+    both[breaker].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    both[breaker].close()
+    with pytest.raises(ConnectionResetError):
+        both[1 - breaker].recv(1)
+    last = recording.closed(relay.address[1])[-1]
+    directions = (Direction.TO_BROKER, Direction.TO_CLIENT)
+    assert (last.closing, last.direction) == (Closing.RST, directions[breaker])
+
+
+def test_a_sender_waits_while_the_receiver_does_not_read(recording: RecordedPackets, ends: Ends) -> None:
+    client, _broker = ends()
+    client.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        for _ in range(2000):
+            client.sendall(bytes(64 * 1024))
+    passed = sum(len(packet.data) for packet in recording.packets)
+    assert passed < 64 * 1024 * 1024
+
+
+def test_a_waiting_connection_outlives_garbage_collection(
+    relay: Relay, recording: RecordedPackets, ends: Ends
+) -> None:
+    client, broker = ends()
+    gc.collect()
+    client.sendall(b"?")
+    assert broker.recv(1) == b"?"
+    client.close()
+    broker.close()
+    assert recording.closed(relay.address[1])[-1].closing is Closing.FIN
+
+
+def test_an_unreachable_target_breaks_the_connection(recording: RecordedPackets) -> None:
+    (port,) = free_ports(1)
+    with Relay((HOST, port), recording) as relay:
+        with pytest.raises(ConnectionResetError), socket.create_connection(relay.address, PATIENCE) as client:
+            client.recv(1)
+        assert recording.closed(relay.address[1])[-1].closing is Closing.RST
+
+
+def test_closing_breaks_off_every_connection_and_frees_the_port(
+    target: socket.socket, recording: RecordedPackets
+) -> None:
+    relay = Relay(target.getsockname(), recording)
+    with socket.create_connection(relay.address, timeout=PATIENCE) as client:
+        target.accept()[0].close()
+        relay.close()
+        with pytest.raises(ConnectionError):
+            client.sendall(b"?")
+            while client.recv(1):
+                pass
+    with Relay(target.getsockname(), recording, relay.address[1]):
+        pass
+
+
+def test_a_taken_port_is_one_clear_line(target: socket.socket, recording: RecordedPackets) -> None:
+    port = target.getsockname()[1]
+    with pytest.raises(RelayError, match=f"cannot listen on port {port}: Address already in use"):
+        Relay(target.getsockname(), recording, port)
