@@ -13,7 +13,7 @@ READY := .venv/ready
 # Commands that the tests call, each with the Debian package that brings it.
 COMMANDS := java:default-jre-headless javac:default-jdk-headless promtool:prometheus \
 	amtool:prometheus-alertmanager tcpdump:tcpdump tshark:tshark openssl:openssl \
-	ip:iproute2
+	ip:iproute2 chromium:chromium
 COMPILE_LOCK = CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --strip-extras --no-annotate \
 	--no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
