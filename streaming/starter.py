@@ -52,7 +52,6 @@ class Plan(NamedTuple):
 
     @property
     def ports(self) -> list[int]:
-        """The watched ports."""
         return sorted({listener.port for listener in self.listeners})
 
     @property

@@ -60,7 +60,6 @@ def messages_of(table: Table) -> dict[str, Message]:
 
 
 def response_name(request: Message) -> str:
-    """Return the name of a request's response."""
     return f"{request.name.removesuffix('Request')}Response"
 
 

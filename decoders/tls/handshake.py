@@ -42,8 +42,6 @@ class HandshakeError(Exception):
 
 
 class HandshakeMessage(NamedTuple):
-    """One handshake message."""
-
     type: int
     body: bytes
 

@@ -117,7 +117,6 @@ class Telemetry(msgspec.Struct, omit_defaults=True):
     asking: list[SequenceNumber] = []
 
     def process(self, observation: Observation) -> None:
-        """Process one observation."""
         if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
             self.asking.clear()
         elif asked_identity(observation) == ZERO:

@@ -85,7 +85,6 @@ _OF_LENGTH: Final = {
 
 
 def written(identifier: bytes, form: UuidForm) -> str:
-    """Write a UUID in a form."""
     return _WRITTEN[form](identifier)
 
 

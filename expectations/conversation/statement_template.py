@@ -57,7 +57,6 @@ class StatementTemplate(msgspec.Struct, frozen=True, array_like=True, gc=False, 
     form: UuidForm = UuidForm.KAFKA
 
     def filled(self, values: Values) -> Statement:
-        """Return the statement with these values."""
         own, statement, body = self.own, self.statement, self.statement.body
         if not own:
             return statement

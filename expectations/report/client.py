@@ -69,6 +69,5 @@ def software_text(software: Software) -> str:
 
 
 def client_text(software: Software, client_id: str | None) -> str:
-    """Return software and client ID as one text."""
     named = software_text(software)
     return named if client_id is None else f'{named}, client ID "{client_id}"'

@@ -61,7 +61,6 @@ class HeaderBytes(msgspec.Struct):
         return self.on_header_v3 * INSTANCE_ID_BYTES
 
     def record(self, observation: Observation) -> None:
-        """Record an observation of a connection."""
         if observation.kind is not Kind.REQUEST or not observation.has_header:
             return
         self.requests += observation.count

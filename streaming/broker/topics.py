@@ -300,7 +300,6 @@ class FindingsTopic:
         return fresh
 
     def close(self) -> None:
-        """Close the consumer."""
         self._consumer.close()
 
     def _partitions(self, bootstrap: str, topic: str) -> list[int]:

@@ -217,7 +217,6 @@ class _Replica:
         """The direction that has lost its frame boundary by an invalid size, until its gap."""
 
     def packets(self, record: Record) -> Sequence[Packet]:
-        """Return the packets of one record."""
         at, invalid_size_in = record.captured_at, self._invalid_size_in
         self._invalid_size_in = Direction.NONE
         match record.kind:

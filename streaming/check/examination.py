@@ -164,7 +164,6 @@ class CollectingJudge(Judge):
         self._collector = collector
 
     def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
-        """Judge a window of one connection."""
         outcomes = super().judge_each(state, window)
         checks = merged(outcomes).checks
         self._collector.fleet.record(state.conversation, window.observations, checks)
@@ -179,7 +178,6 @@ class CollectingIdentityJudge(IdentityJudge):
         self._collector = collector
 
     def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
-        """Process claims."""
         claims = list(claims)
         self._collector.companions.add(claims)
         return self._recorded(super().process(state, claims))
@@ -321,7 +319,6 @@ class _FilesTally:
             self._undecodable[reason] = self._undecodable.get(reason, 0) + count
 
     def examination(self, tracker: ColumnarTracker, collector: Collector) -> Examination:
-        """Return the results."""
         findings = sorted(self.findings.values(), key=lambda finding: finding.sequence)
         placed = self._placed(findings)
         if self._archive is not None:

@@ -11,7 +11,6 @@ from streaming.commands.main import COMMANDS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the argument."""
     parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="the shell to print it for")
 
 

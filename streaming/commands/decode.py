@@ -39,7 +39,6 @@ Entry = tuple[Record, ConnectedClient, DecodedFrame | None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument(
         "file",
         type=Path,

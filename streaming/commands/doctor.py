@@ -34,7 +34,6 @@ _COLOURS = {Answer.YES: "green", Answer.NOTE: "cyan", Answer.NO: "yellow"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="examine what this configuration of feeder or query needs"
     )

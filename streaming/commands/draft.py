@@ -38,7 +38,6 @@ _STEP = 1_000_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the arguments."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the draft: an overlay of message files")
     parser.add_argument(
         "captures",

@@ -16,7 +16,6 @@ POLL_SECONDS = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument("--json", action="store_true", help="print the documents of the topic, one a line")
     add_flags(parser, ["bootstrap", "findings_topic"])
 

@@ -33,7 +33,6 @@ _DECIDED = (DutyState.CONFORMS, DutyState.VIOLATES)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument("address", metavar="HOST:PORT", help="the broker or proxy under test")
     parser.add_argument(
         "--writes",

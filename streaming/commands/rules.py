@@ -17,7 +17,6 @@ from streaming.user_error import UserError, did_you_mean
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument(
         "id",
         nargs="?",

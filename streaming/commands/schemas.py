@@ -30,7 +30,6 @@ _OF_A_NARROW_TABLE = 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.set_defaults(show=_list, release="", json=False)
     actions = parser.add_subparsers(metavar="ACTION")
     listing = actions.add_parser(

@@ -38,7 +38,6 @@ class Screen:
         self._line(Text(text))
 
     def finding(self, finding: Finding) -> None:
-        """Print a finding."""
         self._line(finding_line(finding))
 
     def progress(

@@ -72,7 +72,6 @@ class Decompressed(io.RawIOBase):
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
@@ -210,7 +209,6 @@ class _Bytes(io.RawIOBase):
         self._poll.register(descriptor, select.POLLIN)
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:

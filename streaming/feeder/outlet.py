@@ -64,7 +64,6 @@ class DryRun:
         return dict(sorted(self._kinds.items()))
 
     def publish(self, record: Record) -> None:
-        """Print a record."""
         self._kinds[record.kind.name.lower()] += 1
         sys.stdout.write(_line(record) + "\n")
 

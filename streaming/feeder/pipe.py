@@ -83,7 +83,6 @@ class _View(io.RawIOBase):
         self._offset = 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:

@@ -51,8 +51,6 @@ class Login(NamedTuple):
 
 
 class Security(NamedTuple):
-    """The security of a connection."""
-
     tls: ssl.SSLContext | None = None
     login: Login | None = None
 

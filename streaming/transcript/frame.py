@@ -79,7 +79,6 @@ class ConnectedClient:
     software_version: str | None = None
 
     def update(self, request: Request) -> None:
-        """Update the client by a request that it sent."""
         if request.client_id is not None:
             self.client_id = request.client_id
         body: dict[str, Any] = request.body or {}

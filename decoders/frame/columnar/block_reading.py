@@ -194,7 +194,6 @@ class _Gathering:
         return number
 
     def opened(self) -> BlockBatch:
-        """Return the blocks as a batch."""
         columns = FrameColumns(*map(np.concatenate, zip(*self._frames, strict=True)))
         batch = FrameBatch(np.concatenate(self._data), columns, Events.of(self._events), self._openings)
         blocks = [np.full(len(rows), block, np.int64) for block, rows in self._places]
@@ -260,7 +259,6 @@ def _opening(connection: bytes, identity: _Identity) -> Record:
 
 
 def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
-    """Return rows as records."""
     if not len(rows):
         return []
     values: dict[str, list[Any]] = {name: column[rows].tolist() for name, column in columns.values.items()}

@@ -60,7 +60,6 @@ class Speakers:
         return self.numbers([record])[0] if number is None else number
 
     def numbers(self, records: Sequence[Record]) -> list[int]:
-        """Return the numbers of the connections of records."""
         identities = list(map(_IDENTITY_OF, records))
         new = {
             each: record

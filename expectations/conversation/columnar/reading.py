@@ -163,7 +163,6 @@ class ObservationReader:
         self._responses_with_body = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
 
     def read(self, batch: FrameBatch) -> ReadFrames:
-        """Read all frames of a batch."""
         columns = batch.frames
         frames = Frames(
             batch.data,

@@ -129,7 +129,6 @@ class StatementCache:
         return is_full
 
     def of_batch(self, batch: FrameBatch, read: ReadFrames) -> BatchStatements:
-        """Return the statements of a batch."""
         self._number_servers(batch, read)
         words = read.traits.view(np.int64).reshape(-1, WORDS)
         groups = grouped(self._hash_keys, words, batch.data, read.texts)
@@ -158,7 +157,6 @@ class StatementCache:
         read.traits["server"][others] = np.array(servers, np.int32)[inverse]
 
     def _numbers_of(self, rows: _Integers) -> _Integers:
-        """Return the numbers of statements by their rows."""
         known, keys = self._numbers, rows.view(f"V{rows.itemsize * len(FIELDS)}")[:, 0].tolist()
         return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
@@ -169,7 +167,6 @@ class StatementCache:
         return np.column_stack((templates, values))
 
     def _others(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
-        """Return the rows of the statements of other frames."""
         traits, size = read.traits[frames].tobytes(), TRAITS.itemsize
         keys = [
             traits[at * size : (at + 1) * size] + batch.data[begin : begin + length].tobytes()
@@ -202,7 +199,6 @@ class TemplateCache:
         return len(self._known)
 
     def numbers(self, batch: FrameBatch, read: ReadFrames, frames: _Integers, keys: _Integers) -> _Integers:
-        """Return the numbers of the templates of frames, given a key of each."""
         groups = grouped(self._hash_keys, keys, batch.data, np.empty((len(keys), 0), np.int64))
         first = zip(frames[groups.first].tolist(), keys[groups.first], strict=True)
         numbers = [self._number(batch, read, frame, key.tobytes()) for frame, key in first]
@@ -254,7 +250,6 @@ def _matrix(rows: list[tuple[int, ...]]) -> _Integers:
 
 
 def _with_texts(body: Body | None, texts: list[str | None]) -> Body | None:
-    """Return a body with other texts."""
     first, second, third = texts
     match body:
         case Heartbeat():

@@ -56,7 +56,6 @@ class StatementRows:
         self.texts = Numbered[str]()
 
     def row(self, statement: Statement) -> tuple[int, ...]:
-        """Return the row of a statement."""
         template, own = split(statement)
         return (
             self.templates.number(template),
@@ -68,7 +67,6 @@ class StatementRows:
         )
 
     def columns(self, rows: _Integers) -> StatementColumns:
-        """Return the statements of rows as columns."""
         return StatementColumns(self.templates.values, self.texts.values, np.ascontiguousarray(rows.T))
 
 
