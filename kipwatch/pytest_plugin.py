@@ -34,7 +34,6 @@ _VERDICTS = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Define the options."""
     group = parser.getgroup("kipwatch", "record and check the Kafka traffic of tests (kipwatch_record)")
     group.addoption(
         "--kipwatch-folder",
@@ -74,7 +73,7 @@ def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Record]:
     It takes the name of one provocation, too: a session is one run. When the session ends, the traffic is
     checked, and the session fails if `kipwatch record` does.
     """
-    recordings: dict[tuple[str, str], Recording] = {}
+    recordings: dict[tuple[str, str], RunningRecord] = {}
     # Each worker of pytest-xdist has recordings of its own.
     worker = getattr(pytestconfig, "workerinput", {}).get("workerid", "")
 
@@ -84,7 +83,7 @@ def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Record]:
         if (bootstrap, provoke) not in recordings:
             folder = pytestconfig.getoption("kipwatch_folder") / f"{worker}-{len(recordings) + 1}".lstrip("-")
             flags = shlex.split(pytestconfig.getoption("kipwatch_flags"))
-            recordings[bootstrap, provoke] = Recording(bootstrap, folder, flags, provoke)
+            recordings[bootstrap, provoke] = RunningRecord(bootstrap, folder, flags, provoke)
         return recordings[bootstrap, provoke].relays
 
     yield record
@@ -97,7 +96,7 @@ def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Record]:
         pytest.fail("kipwatch: " + "\n".join(failures), pytrace=False)
 
 
-class Recording:
+class RunningRecord:
     """One `kipwatch record`, running. `relays` is the bootstrap address of its relays."""
 
     def __init__(self, bootstrap: str, folder: Path, flags: list[str], provoke: str) -> None:

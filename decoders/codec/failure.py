@@ -1,4 +1,4 @@
-"""Reasons: bytes that cannot be decoded, oddities of bytes that can, values that cannot be encoded."""
+"""Defects: bytes that cannot be decoded; oddities of bytes that can; values that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import enum
 from dataclasses import dataclass
 
 
-class Reason(enum.StrEnum):
-    """The reason why a frame cannot be decoded. The readers of Kafka 4.4.0 refuse all of these."""
+class Defect(enum.StrEnum):
+    """Why a frame cannot be decoded. The readers of Kafka 4.4.0 refuse all of these."""
 
     TRUNCATED = "truncated"
     """The frame ends before the field does, or a length exceeds what is left of it."""
@@ -56,11 +56,11 @@ class DecodeFailure(Exception):  # noqa: N818 - a property of a frame, not an er
     part that cannot be read begins.
     """
 
-    def __init__(self, reason: Reason, path: str, offset: int) -> None:
+    def __init__(self, reason: Defect, path: str, offset: int) -> None:
         super().__init__(f"{reason.value} at {path or 'the frame'}, byte {offset}")
         self.reason, self.path, self.offset = reason, path, offset
 
-    def __reduce__(self) -> tuple[type[DecodeFailure], tuple[Reason, str, int]]:
+    def __reduce__(self) -> tuple[type[DecodeFailure], tuple[Defect, str, int]]:
         return DecodeFailure, (self.reason, self.path, self.offset)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from decoders.codec.failure import DecodeFailure, Oddity, Reason, Remark
+from decoders.codec.failure import DecodeFailure, Defect, Oddity, Remark
 from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, FieldKind, Instruction, Program
 
 Spans = dict[str, list[tuple[int, int]]]
@@ -68,7 +68,7 @@ def read_frame(
         has_header = True
         content = reader.fill(body, {}) if body else None
     except DecodeFailure as found:
-        failure = None if cut and found.reason is Reason.TRUNCATED else found
+        failure = None if cut and found.reason is Defect.TRUNCATED else found
     is_exact = content is not None and reader.is_exhausted
     if content is not None and not is_exact and not cut:
         reader.remark(Oddity.TRAILING_BYTES, "", reader.position)
@@ -128,13 +128,13 @@ class Reader:
                 if byte == 0 or value > 0xFFFFFFFF:
                     self.remark(Oddity.OVERLONG_VARINT, path, start)
                 return _signed(value)
-        raise DecodeFailure(Reason.INVALID_VARINT if len(encoded) == 5 else Reason.TRUNCATED, path, start)
+        raise DecodeFailure(Defect.INVALID_VARINT if len(encoded) == 5 else Defect.TRUNCATED, path, start)
 
     def take(self, size: int, path: str, start: int) -> bytes:
         """Read `size` bytes of a field that begins at `start`."""
         end = self.position + size
         if end > len(self.data):
-            raise DecodeFailure(Reason.TRUNCATED, path, start)
+            raise DecodeFailure(Defect.TRUNCATED, path, start)
         taken = self.data[self.position : end]
         self.position = end
         return taken
@@ -143,7 +143,7 @@ class Reader:
         start, path = self.position, program.tags_path
         count = self.varint(path)
         if count < 0:
-            raise DecodeFailure(Reason.INVALID_LENGTH, path, start)
+            raise DecodeFailure(Defect.INVALID_LENGTH, path, start)
         previous = -1
         for _ in range(count):
             start = self.position
@@ -152,7 +152,7 @@ class Reader:
                 self.remark(Oddity.TAG_ORDER, path, start)
             previous = tag
             if tag in program.foreign_tags:
-                raise DecodeFailure(Reason.INVALID_TAG, path, start)
+                raise DecodeFailure(Defect.INVALID_TAG, path, start)
             instruction = program.tagged.get(tag)
             if instruction is None:
                 self._unknown_tag(tag, size, path, start, values)
@@ -161,7 +161,7 @@ class Reader:
 
     def _unknown_tag(self, tag: int, size: int, path: str, start: int, values: dict[str, Any]) -> None:
         if size < 0:
-            raise DecodeFailure(Reason.INVALID_LENGTH, path, start)
+            raise DecodeFailure(Defect.INVALID_LENGTH, path, start)
         data = _base64(self.take(size, path, start))
         if path in self.spans:
             self.spans[path].append((self.position - size, self.position))
@@ -200,7 +200,7 @@ def _length(reader: Reader, instruction: Instruction, layout: struct.Struct) -> 
     if length >= 0:
         return int(length)
     if not instruction.nullable:
-        raise DecodeFailure(Reason.NULL_NOT_ALLOWED, instruction.path, start)
+        raise DecodeFailure(Defect.NULL_NOT_ALLOWED, instruction.path, start)
     if length < -1:
         reader.remark(Oddity.NEGATIVE_LENGTH, instruction.path, start)
     return -1
@@ -214,7 +214,7 @@ def _number(layout: struct.Struct) -> _Read:
         try:
             (value,) = unpack(reader.data, start)
         except struct.error:
-            raise DecodeFailure(Reason.TRUNCATED, instruction.path, start) from None
+            raise DecodeFailure(Defect.TRUNCATED, instruction.path, start) from None
         reader.position = start + size
         return value
 
@@ -232,7 +232,7 @@ def _string(reader: Reader, instruction: Instruction) -> str | None:
     if length < 0:
         return None
     if length > _HIGHEST_STRING_LENGTH:
-        raise DecodeFailure(Reason.INVALID_LENGTH, instruction.path, start)
+        raise DecodeFailure(Defect.INVALID_LENGTH, instruction.path, start)
     content = reader.take(length, instruction.path, start)
     try:
         return content.decode()
@@ -269,7 +269,7 @@ def _array(reader: Reader, instruction: Instruction) -> list[Any] | None:
         return None
     # Kafka refuses an array with more elements than bytes are left, whatever the size of an element.
     if length > len(reader.data) - reader.position:
-        raise DecodeFailure(Reason.TRUNCATED, instruction.path, start)
+        raise DecodeFailure(Defect.TRUNCATED, instruction.path, start)
     read = reader.read[element.kind]
     return [read(reader, element) for _ in range(length)]
 

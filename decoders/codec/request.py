@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
+from decoders.codec.failure import DecodeFailure, Defect, EncodeError, Remark
 from decoders.codec.program import Program, compile_message
 from decoders.codec.reader import Reader, Reading, Spans, read_frame
 from decoders.codec.request_header import (
@@ -140,7 +140,7 @@ def _too_short(schemas: Schemas, frame: bytes, cut: bool) -> Request:
         return Request(key, version, api, known=False, cut=cut)
     names = ("requestApiKey", "requestApiVersion", "correlationId")
     missing = min(len(frame) // 2, 2)
-    failure = DecodeFailure(Reason.TRUNCATED, f"header.{names[missing]}", 2 * missing)
+    failure = DecodeFailure(Defect.TRUNCATED, f"header.{names[missing]}", 2 * missing)
     return Request(key, version, api, failure=None if cut else failure, cut=cut)
 
 

@@ -25,7 +25,7 @@ import base64
 from collections.abc import Collection
 from typing import Final
 
-from decoders.codec.failure import DecodeFailure, Reason, Remark
+from decoders.codec.failure import DecodeFailure, Defect, Remark
 from decoders.codec.program import UNKNOWN_TAGS, Program, compile_message
 from decoders.codec.reader import Reading, read_frame
 from decoders.protocol import API_VERSIONS
@@ -153,8 +153,8 @@ def lasting_failure(
     """
     reading = read_frame(frame, compile_message(schemas.request_header, _FIRST_HEADER), None, True, ())
     if version < 0 and reading.has_header:
-        return DecodeFailure(Reason.NEGATIVE_VERSION, "header.requestApiVersion", _VERSION_AT)
+        return DecodeFailure(Defect.NEGATIVE_VERSION, "header.requestApiVersion", _VERSION_AT)
     length = int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], signed=True)
     if api.key == API_VERSIONS and _CLIENT_ID_AT + 2 + max(length, 0) > true_length:
-        return DecodeFailure(Reason.TRUNCATED, "header.clientId", _CLIENT_ID_AT)
+        return DecodeFailure(Defect.TRUNCATED, "header.clientId", _CLIENT_ID_AT)
     return None

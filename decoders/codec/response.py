@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from decoders.codec.failure import DecodeFailure, EncodeError, Reason, Remark
+from decoders.codec.failure import DecodeFailure, Defect, EncodeError, Remark
 from decoders.codec.program import compile_message
 from decoders.codec.reader import Reading, Spans, read_frame
 from decoders.codec.writer import write
@@ -66,7 +66,7 @@ def read_response(
     """
     api = schemas.api(api_key)
     if len(frame) < _INT32.size:
-        failure = None if cut else DecodeFailure(Reason.TRUNCATED, "header.correlationId", 0)
+        failure = None if cut else DecodeFailure(Defect.TRUNCATED, "header.correlationId", 0)
         return Response(api_key, api_version, api, failure=failure, cut=cut)
     (correlation_id,) = _INT32.unpack_from(frame)
     unknown = Response(api_key, api_version, api, correlation_id=correlation_id, known=False, cut=cut)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from decoders.codec.failure import EncodeError
 from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, FieldKind, Instruction, Program
 
-Values = Mapping[str, Any]
+FieldValues = Mapping[str, Any]
 _Write = Callable[[bytearray, Instruction, Any], None]
 
 _HIGHEST_STRING_LENGTH: Final = 0x7FFF
@@ -24,14 +24,14 @@ _INT16: Final = NUMBERS[FieldKind.INT16]
 _INT32: Final = NUMBERS[FieldKind.INT32]
 
 
-def write(program: Program, values: Values) -> bytes:
+def write(program: Program, values: FieldValues) -> bytes:
     """Encode a struct. Raises EncodeError, naming the field, for what the message cannot carry."""
     out = bytearray()
     _fields(out, program, values)
     return bytes(out)
 
 
-def _fields(out: bytearray, program: Program, values: Values) -> None:
+def _fields(out: bytearray, program: Program, values: FieldValues) -> None:
     _refuse_the_rest(program, values)
     for instruction in program.fields:
         _WRITE[instruction.kind](out, instruction, values.get(instruction.name, instruction.default))
@@ -39,7 +39,7 @@ def _fields(out: bytearray, program: Program, values: Values) -> None:
         _tags(out, program, values)
 
 
-def _refuse_the_rest(program: Program, values: Values) -> None:
+def _refuse_the_rest(program: Program, values: FieldValues) -> None:
     prefix = program.tags_path.removesuffix(UNKNOWN_TAGS)
     if not isinstance(values, Mapping):
         raise EncodeError(prefix.rstrip("."), f"{values!r} is not a map of fields")
@@ -51,7 +51,7 @@ def _refuse_the_rest(program: Program, values: Values) -> None:
             raise EncodeError(prefix + str(name), "there is no such field")
 
 
-def _tags(out: bytearray, program: Program, values: Values) -> None:
+def _tags(out: bytearray, program: Program, values: FieldValues) -> None:
     contents = _unknown_tags(program, values)
     for tag, instruction in program.tagged.items():
         value = values.get(instruction.name, instruction.default)
@@ -66,7 +66,7 @@ def _tags(out: bytearray, program: Program, values: Values) -> None:
         out += encoded
 
 
-def _unknown_tags(program: Program, values: Values) -> dict[int, bytes]:
+def _unknown_tags(program: Program, values: FieldValues) -> dict[int, bytes]:
     contents: dict[int, bytes] = {}
     for unknown in values.get(UNKNOWN_TAGS, ()):
         try:

@@ -40,7 +40,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PropertyChange:
     """A changed property: `versions`, `flexible`, `unstable`, `listeners`, or a header as `header of v3`."""
 
     what: str
@@ -53,7 +53,7 @@ class MessageChange:
     """How a message changed."""
 
     name: str
-    changes: tuple[Change, ...]
+    changes: tuple[PropertyChange, ...]
     fields: tuple[FieldChange, ...]
 
 
@@ -117,7 +117,7 @@ def _identity(message: Message) -> tuple[str, int | str]:
     return message.kind, message.name if message.api_key is None else message.api_key
 
 
-def _changes(old: Message, new: Message) -> Iterator[Change]:
+def _changes(old: Message, new: Message) -> Iterator[PropertyChange]:
     aspects = {
         "versions": (str(old.versions), str(new.versions)),
         "flexible": (str(old.flexible_versions), str(new.flexible_versions)),
@@ -129,7 +129,7 @@ def _changes(old: Message, new: Message) -> Iterator[Change]:
             aspects[f"header of v{version}"] = (_header(old, version), _header(new, version))
     for what, (before, after) in aspects.items():
         if before != after:
-            yield Change(what, before, after)
+            yield PropertyChange(what, before, after)
 
 
 def _unstable(message: Message) -> str:

@@ -13,7 +13,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from decoders.codec.failure import DecodeFailure, Reason
+from decoders.codec.failure import DecodeFailure, Defect
 from decoders.codec.request import Request
 from decoders.codec.response import Response, read_response
 from decoders.frame.record import Endpoint, Record
@@ -81,7 +81,7 @@ def request_body(request: Request) -> Body | None:
 
 
 def _is_null_member_id(failure: DecodeFailure | None) -> bool:
-    return failure is not None and failure.path == "memberId" and failure.reason is Reason.NULL_NOT_ALLOWED
+    return failure is not None and failure.path == "memberId" and failure.reason is Defect.NULL_NOT_ALLOWED
 
 
 def response_body(schemas: Schemas, record: Record, response: Response) -> Body | None:

@@ -58,7 +58,7 @@ def common_ranges(brokers: Sequence[AdvertisingBroker]) -> dict[int, tuple[int, 
     return common
 
 
-Features = Mapping[str, Mapping[int, int]]
+FeatureMap = Mapping[str, Mapping[int, int]]
 """Feature → API key → the lowest version of the API that carries the feature."""
 
 
@@ -99,7 +99,7 @@ class VersionsView(msgspec.Struct, frozen=True):
 def versions_view(
     brokers: Sequence[AdvertisingBroker],
     clients: Iterable[Client],
-    features: Features,
+    features: FeatureMap,
     names: Mapping[int, str],
 ) -> VersionsView:
     """Compare what brokers advertise with what clients use. `names` are those of APIs, by key."""
@@ -111,7 +111,7 @@ def versions_view(
 
 
 def feature_uses(
-    features: Features, brokers: Sequence[AdvertisingBroker], clients: Iterable[Client]
+    features: FeatureMap, brokers: Sequence[AdvertisingBroker], clients: Iterable[Client]
 ) -> list[FeatureUse]:
     """Return, for each feature, the brokers that lack it and the clients that use it."""
     used = [(client.software, _highest_used(client)) for client in clients]

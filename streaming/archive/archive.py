@@ -31,7 +31,7 @@ from pyarrow import fs
 from expectations.judging.finding import Finding
 from streaming.archive.batch_files import SIBLINGS_KEY, BatchDays, siblings_text
 from streaming.archive.compaction import compact
-from streaming.archive.tables import TABLES, ArchivedBatch, ArchiveTable, Values, instant
+from streaming.archive.tables import TABLES, ArchivedBatch, ArchiveTable, Row, instant
 from streaming.judging.report import TENTH, Report
 from streaming.log import QUERY_LOG
 from streaming.user_error import UserError
@@ -232,8 +232,8 @@ def _opened(folder: str) -> tuple[Any, str]:
     return fs.LocalFileSystem(), folder.rstrip("/") or "/"
 
 
-def _by_day(table: ArchiveTable, rows: Iterable[Values], days: BatchDays) -> dict[str, list[Values]]:
-    by_day: defaultdict[str, list[Values]] = defaultdict(list)
+def _by_day(table: ArchiveTable, rows: Iterable[Row], days: BatchDays) -> dict[str, list[Row]]:
+    by_day: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_day[days.folder(row[table.time].date().isoformat())].append(row)
     return by_day

@@ -84,7 +84,7 @@ _COUNTED: Final = (("changes", pa.int64()), ("folded", pa.bool_()))
 _CONNECTIONS, _MEMBERS, _BROKERS = range(3)
 """The places of the kinds in `Changes.further`."""
 
-Values = dict[str, Any]
+Row = dict[str, Any]
 
 
 class ArchivedBatch(NamedTuple):
@@ -105,7 +105,7 @@ class ArchiveTable(NamedTuple):
     name: str
     schema: pa.Schema
     time: str
-    rows: Callable[[ArchivedBatch], Iterator[Values]]
+    rows: Callable[[ArchivedBatch], Iterator[Row]]
 
 
 def schema_of(*columns: tuple[str, pa.DataType]) -> pa.Schema:
@@ -128,7 +128,7 @@ class _Sums:
     connections: int = 0
 
 
-def _who(use: Use, names: Mapping[int, str]) -> Values:
+def _who(use: Use, names: Mapping[int, str]) -> Row:
     return {
         "minute": EPOCH + timedelta(minutes=use.minute),
         "cluster": use.cluster,
@@ -143,7 +143,7 @@ def _who(use: Use, names: Mapping[int, str]) -> Values:
     }
 
 
-def _usage(batch: ArchivedBatch) -> Iterator[Values]:
+def _usage(batch: ArchivedBatch) -> Iterator[Row]:
     uses: defaultdict[Use, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for report in batch.reports:
         for usage in report.usage:
@@ -167,7 +167,7 @@ def _only_version(usage: Usage) -> int:
     return next(iter(usage.requests)) if len(usage.requests) == 1 else UNCERTAIN
 
 
-def _errors(batch: ArchivedBatch) -> Iterator[Values]:
+def _errors(batch: ArchivedBatch) -> Iterator[Row]:
     responses: Counter[tuple[Use, int]] = Counter()
     for report in batch.reports:
         for usage in report.usage:
@@ -177,11 +177,11 @@ def _errors(batch: ArchivedBatch) -> Iterator[Values]:
         yield {**_who(use, batch.api_names), "error_code": code, "responses": count}
 
 
-def _findings(batch: ArchivedBatch) -> Iterator[Values]:
+def _findings(batch: ArchivedBatch) -> Iterator[Row]:
     return map(_finding, batch.findings)
 
 
-def _finding(finding: Finding) -> Values:
+def _finding(finding: Finding) -> Row:
     values = {name: getattr(finding, name) for name, _ in _FINDING_COLUMNS}
     values.update({name: instant(values[name]) for name in _TIMES})
     values["suppressed"] = bool(finding.suppressed)
@@ -190,19 +190,19 @@ def _finding(finding: Finding) -> Values:
     return values
 
 
-def _coverage(batch: ArchivedBatch) -> Iterator[Values]:
+def _coverage(batch: ArchivedBatch) -> Iterator[Row]:
     for rule, rulings in checks_of(batch.reports).items():
         for verdict, count in by_verdict(rulings).items():
             yield {"captured_at": instant(batch.at), "rule": rule, "verdict": verdict, "checks": count}
 
 
-def _connections(batch: ArchivedBatch) -> Iterator[Values]:
+def _connections(batch: ArchivedBatch) -> Iterator[Row]:
     for report in batch.reports:
         yield from map(_connection, report.changes.connections)
     yield from _further(batch, _CONNECTIONS, "changed_at")
 
 
-def _connection(change: ConnectionChange) -> Values:
+def _connection(change: ConnectionChange) -> Row:
     is_open = change.closing is Closing.NONE
     claim, instance_id = change.software, change.instance_id
     node_id = claim.node_id if claim else NO_NODE
@@ -226,13 +226,13 @@ def _connection(change: ConnectionChange) -> Values:
     }
 
 
-def _groups(batch: ArchivedBatch) -> Iterator[Values]:
+def _groups(batch: ArchivedBatch) -> Iterator[Row]:
     for report in batch.reports:
         yield from map(_member, report.changes.members)
     yield from _further(batch, _MEMBERS, "changed_at")
 
 
-def _member(change: MemberChange) -> Values:
+def _member(change: MemberChange) -> Row:
     return {
         **_where(change),
         "group_id": change.group_id,
@@ -247,7 +247,7 @@ def _member(change: MemberChange) -> Values:
     }
 
 
-def _brokers(batch: ArchivedBatch) -> Iterator[Values]:
+def _brokers(batch: ArchivedBatch) -> Iterator[Row]:
     found: dict[BrokerShown, Showings] = {}
     for report in batch.reports:
         for shown, showings in report.changes.brokers:
@@ -257,7 +257,7 @@ def _brokers(batch: ArchivedBatch) -> Iterator[Values]:
     yield from _further(batch, _BROKERS, "last_seen")
 
 
-def _broker(shown: BrokerShown, showings: Showings, batch: ArchivedBatch) -> Values:
+def _broker(shown: BrokerShown, showings: Showings, batch: ArchivedBatch) -> Row:
     return {
         "first_seen": instant(showings.first),
         "last_seen": instant(showings.last),
@@ -276,7 +276,7 @@ def _broker(shown: BrokerShown, showings: Showings, batch: ArchivedBatch) -> Val
     }
 
 
-def _where(change: ConnectionChange | MemberChange) -> Values:
+def _where(change: ConnectionChange | MemberChange) -> Row:
     claim = change.software
     return {
         "changed_at": instant(change.at),
@@ -311,7 +311,7 @@ def _features(features: Features | None) -> Sequence[Any] | None:
     return [{"name": name, "lowest": lowest, "highest": highest} for name, lowest, highest in features]
 
 
-def _further(batch: ArchivedBatch, kind: int, time: str) -> Iterator[Values]:
+def _further(batch: ArchivedBatch, kind: int, time: str) -> Iterator[Row]:
     """Yield a row that counts the changes that are not described, if there are any."""
     count = sum(report.changes.further[kind] for report in batch.reports)
     if count:

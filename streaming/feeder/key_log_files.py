@@ -31,7 +31,7 @@ CHUNK: Final = 1 << 20
 """Bytes to read at once."""
 TAIL: Final = 256
 """How many bytes before the place of reading are remembered. If they change, the file was truncated."""
-Say = Callable[[str, Path, str], None]
+OnEvent = Callable[[str, Path, str], None]
 """Takes the name of an event, the file, and a line that tells what happened and what to do."""
 
 
@@ -68,7 +68,7 @@ class FollowedKeyLogs:
     `key_log` may hold secrets already.
     """
 
-    def __init__(self, paths: Sequence[Path], say: Say, key_log: KeyLog | None = None) -> None:
+    def __init__(self, paths: Sequence[Path], say: OnEvent, key_log: KeyLog | None = None) -> None:
         self.key_log = KeyLog(is_expected=bool(paths)) if key_log is None else key_log
         self._files = [_FollowedFile(path, self.key_log, say) for path in paths]
 
@@ -78,7 +78,6 @@ class FollowedKeyLogs:
             file.poll()
 
     def close(self) -> None:
-        """Close the files."""
         for file in self._files:
             file.close()
 
@@ -86,7 +85,7 @@ class FollowedKeyLogs:
 class _FollowedFile:
     """One followed file, and how far it has been read."""
 
-    def __init__(self, path: Path, key_log: KeyLog, say: Say) -> None:
+    def __init__(self, path: Path, key_log: KeyLog, say: OnEvent) -> None:
         self._path, self._key_log, self._say = path, key_log, say
         self._descriptor: int | None = None
         self._position = 0

@@ -10,7 +10,6 @@ import secrets
 import socket
 import ssl
 import struct
-from types import TracebackType
 from typing import Any, Self
 
 from decoders.codec.request import write_request
@@ -72,9 +71,7 @@ class InstanceClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def another_connection(self) -> InstanceClient:
@@ -94,7 +91,6 @@ class InstanceClient:
         return self._api(api).versions.highest
 
     def key(self, api: str) -> int:
-        """An API's key."""
         return self._api(api).key
 
     def request(

@@ -13,7 +13,7 @@ import numpy as np
 from decoders.codec.columnar import frames
 from decoders.codec.columnar.frames import TAGGED_LAYOUT, DecodedFrames, FieldColumn, Frames, ValueType
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.codec.failure import Oddity, Reason
+from decoders.codec.failure import Defect, Oddity
 from decoders.codec.request import ZERO_INSTANCE_ID, Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.schema.header_versions import Layout
@@ -21,11 +21,11 @@ from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas, default_schemas
 
 REASONS = {
-    frames.TRUNCATED: Reason.TRUNCATED,
-    frames.NULL_NOT_ALLOWED: Reason.NULL_NOT_ALLOWED,
-    frames.INVALID_LENGTH: Reason.INVALID_LENGTH,
-    frames.INVALID_TAG: Reason.INVALID_TAG,
-    frames.INVALID_VARINT: Reason.INVALID_VARINT,
+    frames.TRUNCATED: Defect.TRUNCATED,
+    frames.NULL_NOT_ALLOWED: Defect.NULL_NOT_ALLOWED,
+    frames.INVALID_LENGTH: Defect.INVALID_LENGTH,
+    frames.INVALID_TAG: Defect.INVALID_TAG,
+    frames.INVALID_VARINT: Defect.INVALID_VARINT,
 }
 ODDITIES = {
     frames.TRAILING_BYTES: Oddity.TRAILING_BYTES,

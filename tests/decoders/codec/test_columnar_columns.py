@@ -9,7 +9,7 @@ import pytest
 
 from decoders.codec.columnar.frames import NULL_LENGTH, DecodedFrames, Frames, ValueType
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.codec.failure import Oddity, Reason
+from decoders.codec.failure import Defect, Oddity
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.schema.header_versions import Layout
@@ -40,7 +40,7 @@ def test_every_frame_has_a_head() -> None:
     assert heads_of(decoded, "body_version") == [None, 4, None]
     assert heads_of(decoded, "correlation_id") == [7, 8, None]
     assert heads_of(decoded, "client_id") == [b"cid", None, None]
-    failure = (Reason.TRUNCATED, "header.requestApiVersion", 2)
+    failure = (Defect.TRUNCATED, "header.requestApiVersion", 2)
     assert heads_of(decoded, "failure") == [None, None, failure]
 
 

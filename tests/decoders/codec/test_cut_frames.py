@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decoders.codec.failure import Reason
+from decoders.codec.failure import Defect
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.header_versions import Layout
@@ -33,7 +33,7 @@ def test_wherever_a_response_is_cut_nothing_fails() -> None:
 def test_what_is_wrong_before_the_cut_still_fails() -> None:
     request = read_request(SCHEMAS, bytes.fromhex("0012 0003 00000007 ffff 00 00"), cut=True)
     assert request.failure is not None
-    assert request.failure.reason is Reason.NULL_NOT_ALLOWED
+    assert request.failure.reason is Defect.NULL_NOT_ALLOWED
 
 
 def test_a_cut_frame_on_header_3_shows_its_header() -> None:

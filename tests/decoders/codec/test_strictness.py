@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoders.codec.failure import DecodeFailure, EncodeError, Oddity, Reason
+from decoders.codec.failure import DecodeFailure, Defect, EncodeError, Oddity
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.registry import default_schemas
@@ -24,40 +24,48 @@ def failure_of(frame: str) -> DecodeFailure:
 
 
 FAILURES = [
-    pytest.param(f"{HEADER} 00 02", Reason.TRUNCATED, "clientSoftwareName", 14, id="string runs out"),
-    pytest.param(f"{HEADER} 00 00 0231 00", Reason.NULL_NOT_ALLOWED, "clientSoftwareName", 14, id="null"),
+    pytest.param(f"{HEADER} 00 02", Defect.TRUNCATED, "clientSoftwareName", 14, id="string runs out"),
+    pytest.param(f"{HEADER} 00 00 0231 00", Defect.NULL_NOT_ALLOWED, "clientSoftwareName", 14, id="null"),
     pytest.param(
-        f"{HEADER} 00 0278 ffffffffff 00", Reason.INVALID_VARINT, "clientSoftwareVersion", 16, id="varint"
+        f"{HEADER} 00 0278 ffffffffff 00",
+        Defect.INVALID_VARINT,
+        "clientSoftwareVersion",
+        16,
+        id="varint",
     ),
-    pytest.param(f"{HEADER} 00 0278 0231", Reason.TRUNCATED, "_taggedFields", 18, id="no tags"),
+    pytest.param(f"{HEADER} 00 0278 0231", Defect.TRUNCATED, "_taggedFields", 18, id="no tags"),
     pytest.param(
-        f"{HEADER} 00 0278 0231 01 09 05 00", Reason.TRUNCATED, "_taggedFields", 19, id="tag runs out"
+        f"{HEADER} 00 0278 0231 01 09 05 00", Defect.TRUNCATED, "_taggedFields", 19, id="tag runs out"
     ),
     pytest.param(
-        f"{HEADER} 00 0278 0231 ffffffff0f", Reason.INVALID_LENGTH, "_taggedFields", 18, id="-1 tags"
+        f"{HEADER} 00 0278 0231 ffffffff0f", Defect.INVALID_LENGTH, "_taggedFields", 18, id="-1 tags"
     ),
     pytest.param(
-        f"{HEADER} 00 818002", Reason.INVALID_LENGTH, "clientSoftwareName", 14, id="string of 32768"
+        f"{HEADER} 00 818002", Defect.INVALID_LENGTH, "clientSoftwareName", 14, id="string of 32768"
     ),
-    pytest.param(f"{HEADER}", Reason.TRUNCATED, "header._taggedFields", 13, id="header without tags"),
+    pytest.param(f"{HEADER}", Defect.TRUNCATED, "header._taggedFields", 13, id="header without tags"),
     pytest.param(
-        "0012 0003 00000007 0009 63", Reason.TRUNCATED, "header.clientId", 8, id="client ID runs out"
+        "0012 0003 00000007 0009 63", Defect.TRUNCATED, "header.clientId", 8, id="client ID runs out"
     ),
-    pytest.param("0012 0003 000007", Reason.TRUNCATED, "header.correlationId", 4, id="7 bytes"),
-    pytest.param("0012 00", Reason.TRUNCATED, "header.requestApiVersion", 2, id="3 bytes"),
-    pytest.param("", Reason.TRUNCATED, "header.requestApiKey", 0, id="nothing"),
+    pytest.param("0012 0003 000007", Defect.TRUNCATED, "header.correlationId", 4, id="7 bytes"),
+    pytest.param("0012 00", Defect.TRUNCATED, "header.requestApiVersion", 2, id="3 bytes"),
+    pytest.param("", Defect.TRUNCATED, "header.requestApiKey", 0, id="nothing"),
     pytest.param(
-        "0003 0001 00000007 ffff 00000001 0005 61", Reason.TRUNCATED, "topics.name", 14, id="inside an array"
+        "0003 0001 00000007 ffff 00000001 0005 61",
+        Defect.TRUNCATED,
+        "topics.name",
+        14,
+        id="inside an array",
     ),
-    pytest.param("0003 0001 00000007 ffff 7fffffff", Reason.TRUNCATED, "topics", 10, id="array of 2^31"),
+    pytest.param("0003 0001 00000007 ffff 7fffffff", Defect.TRUNCATED, "topics", 10, id="array of 2^31"),
     pytest.param(
-        f"{BROKER_HEARTBEAT} 01 00 00", Reason.INVALID_TAG, "_taggedFields", 34, id="tag of version 1"
+        f"{BROKER_HEARTBEAT} 01 00 00", Defect.INVALID_TAG, "_taggedFields", 34, id="tag of version 1"
     ),
 ]
 
 
 @pytest.mark.parametrize(("frame", "reason", "path", "offset"), FAILURES)
-def test_what_kafka_refuses_fails_and_says_where(frame: str, reason: Reason, path: str, offset: int) -> None:
+def test_what_kafka_refuses_fails_and_says_where(frame: str, reason: Defect, path: str, offset: int) -> None:
     failure = failure_of(frame)
     assert (failure.reason, failure.path, failure.offset) == (reason, path, offset)
 

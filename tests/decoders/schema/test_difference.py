@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from decoders.schema.difference import Change, Difference, FieldChange, Renaming, difference
+from decoders.schema.difference import Difference, FieldChange, PropertyChange, Renaming, difference
 from decoders.schema.source import COMMITTED_TABLE, read_table
 from decoders.schema.table import Table
 
@@ -27,7 +27,7 @@ def release(*apis: list[dict[str, Any]], number: str = "1") -> Table:
     return {"release": number, "digest": "", "messages": [*HEADERS, *messages]}
 
 
-def of_request(found: Difference) -> tuple[tuple[Change, ...], tuple[FieldChange, ...]]:
+def of_request(found: Difference) -> tuple[tuple[PropertyChange, ...], tuple[FieldChange, ...]]:
     (request,) = [message for message in found.messages if message.name == "MetadataRequest"]
     return request.changes, request.fields
 
@@ -51,7 +51,7 @@ def test_apis_come_go_and_change_their_names() -> None:
 def test_a_new_version_is_compared_with_the_one_before() -> None:
     found = difference(release(api()), release(api(validVersions="0-2", fields=[NAME, RACK])))
     assert of_request(found) == (
-        (Change("versions", "0-1", "0-2"),),
+        (PropertyChange("versions", "0-1", "0-2"),),
         (FieldChange(2, 1, "rack", None, "string nullable default null"),),
     )
 
@@ -87,9 +87,9 @@ def test_flexibility_headers_stability_and_listeners_are_compared() -> None:
     )
     changes, _ = of_request(difference(release(api()), release(newer)))
     assert changes == (
-        Change("flexible", "1+", "0+"),
-        Change("unstable", "none", "v1"),
-        Change("listeners", "", "broker"),
-        Change("header of v0", "1", "2"),
-        Change("header of v1", "2", "3"),
+        PropertyChange("flexible", "1+", "0+"),
+        PropertyChange("unstable", "none", "v1"),
+        PropertyChange("listeners", "", "broker"),
+        PropertyChange("header of v0", "1", "2"),
+        PropertyChange("header of v1", "2", "3"),
     )

@@ -14,7 +14,7 @@ from expectations.conversation.texts import RELEASED_SOFTWARE
 from streaming.broker.ports import HOST
 from streaming.demo.loopback import LoopbackServer
 from streaming.probe.client import send_frame
-from streaming.record.altering import Alter, Asked
+from streaming.record.rewriting import Alter, ForwardedRequest
 from tests.mutations.bodies import response_body
 
 SCHEMAS = default_schemas()
@@ -56,9 +56,9 @@ class ModelBroker(LoopbackServer):
             return
 
 
-def _asked(request: Request) -> Asked:
+def _asked(request: Request) -> ForwardedRequest:
     api = SCHEMAS.api(request.api_key or 0)
-    return Asked(request.api_key or 0, api.name if api else "", request.api_version or 0)
+    return ForwardedRequest(request.api_key or 0, api.name if api else "", request.api_version or 0)
 
 
 def _highest(api: Api, newest: int) -> int:
