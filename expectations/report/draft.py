@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from decoders.codec.example import example_values
-from decoders.codec.program import compile_message
+from decoders.codec.program import FieldKind, Instruction, Program, compile_message
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.schema.difference import Difference
@@ -19,6 +19,14 @@ from expectations.report.versions import AdvertisingBroker
 
 _INSTANCE_ID = bytes(range(1, 17))
 _HEADER_WITH_ID = 3
+_OF_KIND: Final[Mapping[FieldKind, Any]] = {
+    FieldKind.BOOL: True,
+    FieldKind.FLOAT64: 1.0,
+    FieldKind.UUID: base64.urlsafe_b64encode(_INSTANCE_ID).decode().rstrip("="),
+    FieldKind.BYTES: base64.b64encode(b"\1\2\3").decode(),
+    FieldKind.RECORDS: "",
+}
+"""The example of each kind of value that is neither a number nor a text."""
 
 
 class ExampleExchange(msgspec.Struct, frozen=True):
@@ -126,3 +134,21 @@ def _touched_brokers(
         }
         if advertised:
             yield TouchedBroker(broker.cluster, broker.address, advertised)
+
+
+def example_values(program: Program) -> dict[str, Any]:
+    """Return a value for each field: numbers are 1, a text is the field's name, an array has one element.
+
+    The values have the form that the reader returns and the writer takes.
+    """
+    return {each.name: _example(each) for each in (*program.fields, *program.tagged.values())}
+
+
+def _example(instruction: Instruction) -> Any:
+    if instruction.element is not None:
+        return [_example(instruction.element)]
+    if instruction.program is not None:
+        return example_values(instruction.program)
+    if instruction.kind is FieldKind.STRING:
+        return instruction.name
+    return _OF_KIND.get(instruction.kind, 1)

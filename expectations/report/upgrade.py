@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -100,7 +101,6 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def breaking(self) -> list[UpgradedClient]:
-        """The clients that break."""
         return [client for client in self.clients if client.breaks]
 
     @property
@@ -108,6 +108,12 @@ class UpgradeReport(msgspec.Struct, frozen=True):
         """The rows of all clients, the busiest first."""
         rows = [row for client in self.clients for row in client.rows]
         return sorted(rows, key=lambda row: (-row.requests, row.api_key, row.version))
+
+    def fields(self) -> dict[str, Any]:
+        """Return what `report --json` says of the upgrade: `upgrade` has the rows of all clients."""
+        to, since = self.upgrade_to, self.upgrade_from
+        rows = {"upgrade": self.rows, "upgrade_clients": self.clients}
+        return {"upgrade_to": to, "upgrade_from": since, **rows}
 
 
 def upgrade_report(usages: Iterable[ClientUsage], to: Schemas, since: Schemas | None = None) -> UpgradeReport:

@@ -13,8 +13,18 @@ from great_expectations.expectations.row_conditions import Column
 
 from decoders.frame.record import Closing
 from decoders.protocol import STATIC_LEAVING
-from expectations.suites.every_table import OF_A_BATCH, among, counted, unique
-from expectations.suites.suite import CONNECTION_ID, CRITICAL, ENDPOINT, WARNING, Expectation, expected
+from expectations.suites.suite import (
+    CONNECTION_ID,
+    CRITICAL,
+    ENDPOINT,
+    OF_A_BATCH,
+    WARNING,
+    Expectation,
+    among,
+    counted,
+    expected,
+    unique,
+)
 
 RANGES_ID: Final = r"^[0-9a-f]{16}$"
 _DESCRIBED: Final = Column("connection").is_not_null() & OF_A_BATCH
@@ -26,7 +36,6 @@ _FAULT: Final = "Report it as a fault of kipwatch, with the file."
 
 
 def connections_expectations() -> tuple[Expectation, ...]:
-    """Return the expectations on connections."""
     return (*_of_identity(), *_of_times())
 
 
@@ -93,7 +102,6 @@ def _of_times() -> tuple[Expectation, ...]:
 
 
 def brokers_expectations() -> tuple[Expectation, ...]:
-    """Return the expectations on brokers."""
     return (
         counted("changes", "showings-counted"),
         unique(
@@ -144,7 +152,6 @@ def brokers_expectations() -> tuple[Expectation, ...]:
 
 
 def groups_expectations() -> tuple[Expectation, ...]:
-    """Return the expectations on groups."""
     return (*_of_members(), *_of_changes())
 
 

@@ -13,8 +13,17 @@ from great_expectations import expectations as expect
 
 from expectations.rules.base.rule import Level, Role, Verdict
 from expectations.rules.catalogue import RULES
-from expectations.suites.every_table import OF_A_BATCH, among, counted, unique
-from expectations.suites.suite import CONNECTION_ID, CRITICAL, WARNING, Expectation, expected
+from expectations.suites.suite import (
+    CONNECTION_ID,
+    CRITICAL,
+    OF_A_BATCH,
+    WARNING,
+    Expectation,
+    among,
+    counted,
+    expected,
+    unique,
+)
 
 FINDING_ID: Final = r"^[0-9a-f]{24}$"
 EVIDENCE: Final = r'"source":"[^"]+"'
@@ -22,12 +31,10 @@ _TEXTS: Final = ("message", "kip", "section")
 
 
 def findings_expectations() -> tuple[Expectation, ...]:
-    """Return the expectations on findings."""
     return (*_of_identity(), *_of_content(), *_of_times())
 
 
 def coverage_expectations() -> tuple[Expectation, ...]:
-    """Return the expectations on coverage."""
     return (
         among("rule", "covered-rule-in-catalogue", rule_ids(), "A check is of a rule that this release has."),
         among("verdict", "verdict-known", list(map(str, Verdict)), "A check has one of three verdicts."),
@@ -60,7 +67,6 @@ def coverage_expectations() -> tuple[Expectation, ...]:
 
 
 def rule_ids() -> Sequence[str]:
-    """Return the IDs of all rules."""
     return [rule.id for rule in RULES]
 
 

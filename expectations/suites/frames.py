@@ -13,7 +13,7 @@ import pandas
 from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
-from decoders.codec.failure import Reason
+from decoders.codec.failure import Defect
 from decoders.frame.record import Closing, Kind, Pairing
 from expectations.suites.frame_table import COLUMNS, ORDER_COLUMNS
 from expectations.suites.suite import CONNECTION_ID, CRITICAL, ENDPOINT, WARNING, Expectation, Suite, expected
@@ -262,7 +262,7 @@ def _of_decoding() -> tuple[Expectation, ...]:
             "A frame that cannot be decoded says why.",
             _FAULT,
             column="failure",
-            value_set=[reason.value for reason in Reason],
+            value_set=[reason.value for reason in Defect],
         ),
     )
 

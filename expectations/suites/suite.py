@@ -17,6 +17,7 @@ from typing import Any, Final
 import great_expectations
 import pandas
 from great_expectations import expectations as expect
+from great_expectations.expectations.row_conditions import Column
 
 CRITICAL: Final = "critical"
 """The data is wrong: verdicts or sums made of it are, too."""
@@ -25,6 +26,7 @@ WARNING: Final = "warning"
 CONNECTION_ID: Final = r"^[0-9a-f]{32}$"
 ENDPOINT: Final = r"^(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-f:.]+\]):\d+$"
 """An address with a port, as every table writes it."""
+DELETE_COPY: Final = "Delete the copy: its rows count twice."
 LEAST_SHARE: Final = 1.0
 """The share of rows that must meet an expectation which names none."""
 
@@ -70,6 +72,49 @@ def expected(
     """Return an expectation of a kind of Great Expectations, on `what`."""
     check = kind(meta={"id": identifier}, severity=severity, **what)
     return Expectation(identifier, severity, meaning, action, check)
+
+
+def counted(column: str, identifier: str, *, least: int = 1) -> Expectation:
+    """Expect that a column counts something: no row is written for nothing."""
+    return expected(
+        expect.ExpectColumnValuesToBeBetween,
+        identifier,
+        CRITICAL,
+        f"`{column}` is {least} or more: a row is written for what happened only.",
+        "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
+        column=column,
+        min_value=least,
+    )
+
+
+def among(column: str, identifier: str, values: Sequence[Any], meaning: str) -> Expectation:
+    """Expect that a column has certain values."""
+    return expected(
+        expect.ExpectColumnValuesToBeInSet,
+        identifier,
+        CRITICAL,
+        meaning,
+        "Read the table with the release that wrote it; if that was this one, it is a fault of kipwatch.",
+        column=column,
+        value_set=list(values),
+    )
+
+
+OF_A_BATCH: Final = Column("is_merged") == False  # noqa: E712  # Great Expectations builds a condition of it
+"""Rows whose file holds one batch."""
+
+
+def unique(identifier: str, columns: Sequence[str], meaning: str, **where: Any) -> Expectation:
+    """Expect that no two rows agree in all of some columns."""
+    return expected(
+        expect.ExpectCompoundColumnsToBeUnique,
+        identifier,
+        CRITICAL,
+        meaning,
+        f"Find the file that repeats another one. {DELETE_COPY}",
+        column_list=list(columns),
+        **where,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +199,6 @@ def unexpected(result: Any) -> int:
 
 
 def outcome_of(expectation: Expectation, *, success: bool, unexpected_count: int) -> ExpectationOutcome:
-    """Return the result of an expectation."""
     return ExpectationOutcome(
         expectation.id,
         success,

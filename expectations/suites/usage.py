@@ -14,8 +14,7 @@ from great_expectations import expectations as expect
 from decoders.protocol import NO_ERROR
 from decoders.schema.registry import Schemas
 from expectations.suites.archived_rows import SHORTEST_REQUEST
-from expectations.suites.every_table import OF_A_BATCH, counted, unique
-from expectations.suites.suite import CRITICAL, WARNING, Expectation, expected
+from expectations.suites.suite import CRITICAL, OF_A_BATCH, WARNING, Expectation, counted, expected, unique
 
 UNKNOWN: Final = "unknown"
 CERTAIN: Final = 0.9

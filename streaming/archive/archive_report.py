@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +26,7 @@ from expectations.report.client import Software, software_order
 from expectations.report.fleet import ClientUsage, RequestCount, UsedVersions
 from expectations.report.matrix import versions_tables
 from expectations.report.terminal import counted, upgrade_list, upgrade_summary
-from expectations.report.upgrade import UpgradedClient, UpgradeReport, UpgradeRow
+from expectations.report.upgrade import UpgradeReport
 from expectations.report.versions import AdvertisingBroker, Ranges, VersionsView
 from streaming.archive.batch_files import readable
 from streaming.archive.tables import TABLES, VERSION, VERSION_KEY
@@ -179,35 +178,6 @@ def _ranges(row: Mapping[str, Any]) -> Ranges:
 def _who(row: Mapping[str, Any]) -> _Who:
     name, version, client_id = (row[column] for column in _WHO)
     return (name, version), client_id
-
-
-class ArchiveReport(msgspec.Struct, frozen=True):
-    """What `report ARCHIVE --json` prints. `folded` counts requests whose clients are not told apart."""
-
-    archive: str
-    requests: int
-    folded: int
-    versions: VersionsView
-    upgrade_to: str | msgspec.UnsetType = msgspec.UNSET
-    upgrade_from: str | msgspec.UnsetType | None = msgspec.UNSET
-    upgrade: list[UpgradeRow] | msgspec.UnsetType = msgspec.UNSET
-    upgrade_clients: list[UpgradedClient] | msgspec.UnsetType = msgspec.UNSET
-
-
-def archive_report(
-    folder: Path, usage: ArchivedUsage, versions: VersionsView, upgrade: UpgradeReport | None
-) -> ArchiveReport:
-    """Return what `--json` prints."""
-    report = ArchiveReport(str(folder), usage.requests, usage.folded, versions)
-    if upgrade is None:
-        return report
-    return msgspec.structs.replace(
-        report,
-        upgrade_to=upgrade.upgrade_to,
-        upgrade_from=upgrade.upgrade_from,
-        upgrade=upgrade.rows,
-        upgrade_clients=upgrade.clients,
-    )
 
 
 def show_archive(

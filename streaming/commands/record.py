@@ -22,9 +22,9 @@ from streaming.check.examination import Examination
 from streaming.commands import check
 from streaming.commands.probe import tell
 from streaming.feeder.feeder import open_save
-from streaming.record.altering import Alter, unaltered
 from streaming.record.provocations import PROVOCATIONS, Begin, Provocation, Provoking
 from streaming.record.relay import Encryption, Relays
+from streaming.record.rewriting import Alter, unaltered
 from streaming.settings.address import address_text, bootstrap_addresses
 from streaming.settings.configuration import add_flags
 from streaming.settings.release import load_schemas
@@ -48,7 +48,6 @@ def _leave(_schemas: Schemas, _connection: int) -> Alter:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument(
         "--bootstrap", required=True, metavar="HOST:PORT", help="the brokers, separated by commas"
     )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 from rich.console import Console
 from rich.markup import escape
 
@@ -18,9 +17,9 @@ from expectations.report.junit import junit_upgrade
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
 from expectations.report.terminal import upgrade_list, upgrade_summary
-from expectations.report.upgrade import UpgradedClient, UpgradeReport, UpgradeRow, upgrade_report
-from expectations.report.versions import Features, VersionsView, versions_view
-from streaming.archive.archive_report import archive_among, archive_report, archived_usage, show_archive
+from expectations.report.upgrade import UpgradeReport, upgrade_report
+from expectations.report.versions import FeatureMap, VersionsView, versions_view
+from streaming.archive.archive_report import archive_among, archived_usage, show_archive
 from streaming.archive.batch_files import missing_siblings
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
@@ -31,22 +30,7 @@ NAMED = 3
 """How many missing files of an archive to name."""
 
 
-class FleetReport(msgspec.Struct, frozen=True):
-    """The output of `report --json`: the summary of the check, what brokers advertise, and the upgrade.
-
-    `upgrade` has a row per client and API version, the busiest first; `upgrade_clients` has them by client.
-    """
-
-    summary: Summary
-    versions: VersionsView
-    upgrade_to: str | UnsetType = UNSET
-    upgrade_from: str | UnsetType | None = UNSET
-    upgrade: list[UpgradeRow] | UnsetType = UNSET
-    upgrade_clients: list[UpgradedClient] | UnsetType = UNSET
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     add_capture_flags(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
@@ -91,15 +75,13 @@ def run(arguments: argparse.Namespace) -> int:
     summary, schemas = checked.summary, checked.capture.schemas
     features = read_features(arguments.features, schemas)
     brokers = checked.examination.brokers
-    report = FleetReport(summary, versions_view(brokers, summary.clients, features, schemas.api_names))
+    versions = versions_view(brokers, summary.clients, features, schemas.api_names)
     upgrade = upgrade_report(checked.examination.usage, to, since) if to else None
-    if upgrade:
-        report = _with_upgrade(report, upgrade)
     if arguments.html:
-        _write_page(arguments.html, report, upgrade)
+        _write_page(arguments.html, summary, versions, upgrade)
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
-    _print(report, upgrade, arguments)
+    _print(summary, versions, upgrade, arguments)
     for problem in summary.unread:
         print(f"kipwatch: {problem}; all other files were judged", file=sys.stderr)
     if not summary.frames:
@@ -141,8 +123,8 @@ def _run_on_archive(
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
     if arguments.json:
-        found = archive_report(folder, usage, versions, upgrade)
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        read = {"archive": str(folder), "requests": usage.requests, "folded": usage.folded}
+        _print_json({**read, "versions": versions, **(upgrade.fields() if upgrade else {})})
     else:
         show_archive(folder, usage, versions, upgrade)
     if not usage.requests:
@@ -171,31 +153,33 @@ def _release(name: str | None) -> Schemas | None:
     return committed if name in (COMMITTED, committed.release) else load_schemas(name)
 
 
-def _with_upgrade(report: FleetReport, upgrade: UpgradeReport) -> FleetReport:
-    return msgspec.structs.replace(
-        report,
-        upgrade_to=upgrade.upgrade_to,
-        upgrade_from=upgrade.upgrade_from,
-        upgrade=upgrade.rows,
-        upgrade_clients=upgrade.clients,
-    )
-
-
-def _print(report: FleetReport, upgrade: UpgradeReport | None, arguments: argparse.Namespace) -> None:
+def _print(
+    summary: Summary, versions: VersionsView, upgrade: UpgradeReport | None, arguments: argparse.Namespace
+) -> None:
     if arguments.json:
-        shown = report.versions if arguments.versions else report
-        sys.stdout.write(msgspec.json.encode(shown).decode() + "\n")
+        report = {"summary": summary, "versions": versions, **(upgrade.fields() if upgrade else {})}
+        _print_json(versions if arguments.versions else report)
         return
     console = Console(highlight=False)
+    for each in summary.files:
+        console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}", soft_wrap=True)
+    console.print()
     if upgrade:
-        _show_files(report, console)
         console.print(upgrade_list(upgrade))
         console.print(upgrade_summary(upgrade), soft_wrap=True)
+    elif arguments.versions or arguments.features:
+        console.print(versions_tables(versions))
     else:
-        _show(report, console, versions=arguments.versions or bool(arguments.features))
+        console.print(fleet_matrix(summary.clients, console.width))
+        console.print()
+        console.print(fleet_facts(summary.clients))
 
 
-def read_features(path: Path | None, schemas: Schemas) -> Features:
+def _print_json(report: object) -> None:
+    sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+
+
+def read_features(path: Path | None, schemas: Schemas) -> FeatureMap:
     """Read a map of features; its APIs are keys or names. Raises UserError."""
     if path is None:
         return {}
@@ -219,25 +203,7 @@ def _keyed(path: Path, needed: Mapping[str, int], schemas: Schemas) -> dict[int,
     return keyed
 
 
-def _write_page(path: Path, report: FleetReport, upgrade: UpgradeReport | None) -> None:
-    summary = report.summary
+def _write_page(path: Path, summary: Summary, versions: VersionsView, upgrade: UpgradeReport | None) -> None:
     findings = [*summary.findings, *summary.suppressed]
     read = [f"{each.file}: {frame_counts(each)}" for each in summary.files]
-    page = fleet_page(summary.clients, findings, report.versions, read, upgrade)
-    write_report(path, page.encode())
-
-
-def _show_files(report: FleetReport, console: Console) -> None:
-    for each in report.summary.files:
-        console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}", soft_wrap=True)
-    console.print()
-
-
-def _show(report: FleetReport, console: Console, *, versions: bool) -> None:
-    _show_files(report, console)
-    if versions:
-        console.print(versions_tables(report.versions))
-        return
-    console.print(fleet_matrix(report.summary.clients, console.width))
-    console.print()
-    console.print(fleet_facts(report.summary.clients))
+    write_report(path, fleet_page(summary.clients, findings, versions, read, upgrade).encode())

@@ -23,7 +23,6 @@ from expectations.rules.catalogue import RULES
 from streaming.broker.ports import HOST
 from streaming.broker.topics import FindingsTopic
 from streaming.check.examination import examine
-from streaming.demo.instance_client import converse
 from streaming.demo.offences import CLIENT_ID, PLANTED, PlantedOffence, play
 from streaming.demo.progress import (
     STALLED_SECONDS,
@@ -39,7 +38,7 @@ from streaming.demo.progress import (
 )
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
-from streaming.demo.workload import run_workload
+from streaming.demo.workload import converse, run_workload
 from streaming.metrics import definitions as metrics
 from streaming.metrics.exposition import MetricsPage
 from streaming.probe.client import InstanceClient, new_instance_id
@@ -267,7 +266,6 @@ def offences_found(
 
 
 def unplanted_violations(findings: Sequence[Finding], played: Played) -> list[Finding]:
-    """Return the violations that were not planted."""
     return [
         finding
         for finding in findings

@@ -25,16 +25,16 @@ from decoders.protocol import API_VERSIONS, INVALID_REQUEST, SASL_HANDSHAKE
 from decoders.schema.model import HIGHEST_VERSION, Field
 from decoders.schema.registry import Api, Schemas
 from expectations.conversation.identifier import identifier_text
-from streaming.demo.instance_client import new_member_id
-from streaming.demo.loopback import Address, LoopbackServer
+from streaming.demo.loopback import LoopbackServer
+from streaming.demo.workload import new_member_id
 from streaming.probe.client import read_frame, send_frame
+from streaming.record.rewriting import Address, Body
 
 _TELEMETRY = ("GetTelemetrySubscriptions", "PushTelemetry")
 RENAMING, INVERTING = "kipwatch-1313-renamed", "kipwatch-1313-inverted"
 UPGRADED = "kipwatch-1313-upgraded"
 FIND_COORDINATOR, LOWEST_LEFT = 10, 4
 """An API key, and the lowest version that an upgraded broker still has of it."""
-Body = dict[str, Any]
 UPSTREAM_SECONDS = 60.0
 
 

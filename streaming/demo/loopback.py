@@ -12,7 +12,6 @@ import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from cryptography import x509
@@ -20,9 +19,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from streaming.broker.ports import HOST
+from streaming.record.rewriting import Address
 from streaming.settings.confidential import open_private
 
-Address = tuple[str, int]
 _CHUNK: Final = 1 << 16
 _VALID: Final = datetime.timedelta(days=30)
 
@@ -54,9 +53,7 @@ class LoopbackServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 from expectations.conversation.identifier import identifier_text
 from streaming.demo.front import INVERTING, LOWEST_LEFT, RENAMING, UPGRADED
-from streaming.demo.instance_client import (
+from streaming.demo.workload import (
     GROUP,
-    JOIN,
-    LEAVE,
     SOFTWARE,
     api_versions,
     find_coordinator,
@@ -25,6 +23,7 @@ from streaming.demo.instance_client import (
     new_member_id,
 )
 from streaming.probe.client import ConnectionClosedError, InstanceClient, new_instance_id
+from streaming.probe.requests import JOIN, LEAVE
 
 ZERO_ID, ONE_ID = bytes(16), bytes(15) + b"\1"
 OLDER = 5

@@ -25,17 +25,8 @@ HEARTBEATS = (
 
 
 def negotiate(client: InstanceClient, version: int = NEWEST_API_VERSIONS, **claims: Any) -> dict[str, Any]:
-    """Ask for the versions."""
     software = SOFTWARE if version >= 3 else {}
     return client.request("ApiVersions", software | claims, version=version)
-
-
-def send_as_version(client: InstanceClient, api: str, written: int, claimed: int, **body: Any) -> None:
-    """Send a request that claims another version than the one it is written in."""
-    frame = client.frame(api, written, body)
-    claimed_bytes = claimed.to_bytes(2, signed=True)
-    with suppress(ConnectionClosedError):
-        client.exchange(frame[:2] + claimed_bytes + frame[4:], api, claimed)
 
 
 def send(client: InstanceClient, api: str, version: int, **body: Any) -> None:
@@ -55,10 +46,13 @@ def beat(
     client: InstanceClient, member_id: str, epoch: int, api: str = "ConsumerGroupHeartbeat", version: int = 1
 ) -> dict[str, Any]:
     """Join, go on or leave a group of the API's kind."""
+    return client.request(api, heartbeat_of(member_id, epoch, api), version=version)
+
+
+def heartbeat_of(member_id: str, epoch: int, api: str) -> dict[str, Any]:
+    """Return the body of a heartbeat."""
     body: dict[str, Any] = {"groupId": f"{GROUP}-{api}", "memberId": member_id, "memberEpoch": epoch}
-    if epoch == JOIN:
-        body |= _JOINS[api]
-    return client.request(api, body, version=version)
+    return body | _JOINS[api] if epoch == JOIN else body
 
 
 _JOINS: dict[str, dict[str, Any]] = {
@@ -92,9 +86,3 @@ def await_success(ask: Callable[[], int]) -> bool:
             return True
         time.sleep(RETRY)
     return False
-
-
-def send_without_reading(client: InstanceClient, member_id: str, version: int) -> None:
-    """Join a group without reading the response."""
-    body = {"groupId": f"{GROUP}-ConsumerGroupHeartbeat", "memberId": member_id, "memberEpoch": JOIN}
-    client.send(client.frame("ConsumerGroupHeartbeat", version, body | _JOINS["ConsumerGroupHeartbeat"]))

@@ -14,7 +14,7 @@ from typing import Final
 from decoders.codec.response import write_response
 from decoders.protocol import API_VERSIONS, INVALID_REQUEST, NO_ERROR, UNSUPPORTED_VERSION
 from decoders.schema.registry import Schemas
-from streaming.record.altering import Alter, Asked, Body, error_code, in_body, unaltered
+from streaming.record.rewriting import Alter, Body, ForwardedRequest, error_code, in_body, unaltered
 
 Begin = Callable[[Schemas, int], Alter]
 """Begins a connection by its number, from 0, and returns how its responses are altered."""
@@ -51,10 +51,9 @@ class Provoking:
         self.altered = 0
 
     def begin(self, schemas: Schemas, connection: int) -> Alter:
-        """Begin a connection."""
         treat = self.provocation.begin(schemas, connection)
 
-        def alter(asked: Asked, response: bytes) -> bytes | None:
+        def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
             got = treat(asked, response)
             self.altered += got != response
             return got
@@ -66,7 +65,7 @@ def _refuse_new_versions(schemas: Schemas, _connection: int) -> Alter:
     listed = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMED - 1}
     refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [listed]}
 
-    def alter(asked: Asked, response: bytes) -> bytes:
+    def alter(asked: ForwardedRequest, response: bytes) -> bytes:
         if asked.api_key != API_VERSIONS or asked.version < NAMED:
             return response
         return write_response(schemas, API_VERSIONS, 0, int.from_bytes(response[:4], signed=True), refusal)
@@ -125,7 +124,7 @@ def _heartbeats(treat: Callable[[Schemas], Alter]) -> Begin:
     def begin(schemas: Schemas, _connection: int) -> Alter:
         beats, altered = count(1), treat(schemas)
 
-        def alter(asked: Asked, response: bytes) -> bytes | None:
+        def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
             is_due = asked.api in HEARTBEATS and next(beats) % 3 == 0
             return altered(asked, response) if is_due else response
 
@@ -138,7 +137,7 @@ def _fence(schemas: Schemas) -> Alter:
     return in_body(schemas, error_code(NO_ERROR, FENCED_MEMBER_EPOCH), *HEARTBEATS)
 
 
-def _close(_asked: Asked, _response: bytes) -> None:
+def _close(_asked: ForwardedRequest, _response: bytes) -> None:
     return None
 
 

@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
-from types import TracebackType
 from typing import BinaryIO, NamedTuple, Protocol
 
 from decoders.frame.record import Direction
@@ -27,8 +26,7 @@ from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, SocketAddress
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
-from streaming.record.altering import Alter, unaltered
-from streaming.record.rewriting import Address, RewritingPassage
+from streaming.record.rewriting import Address, Alter, RewritingPassage, unaltered
 from streaming.settings.address import address_text
 
 CHUNK = 64 * 1024
@@ -58,7 +56,6 @@ class Unchanged:
     """The passage that changes nothing."""
 
     def process(self, _direction: Direction, chunk: bytes) -> bytes:
-        """Return the chunk."""
         return chunk
 
     def end(self, _direction: Direction) -> bytes:
@@ -231,9 +228,7 @@ class Relay:
     def __enter__(self) -> Relay:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:
@@ -291,9 +286,7 @@ class Relays:
     def __enter__(self) -> Relays:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
         self._stream.flush()
 

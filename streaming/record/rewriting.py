@@ -1,5 +1,7 @@
 """Rewrites responses: broker addresses, so that clients connect to relays, and whatever is to be altered.
 
+`Alter` takes a response and returns what the client gets instead; `in_body` makes one that changes fields.
+
 Pure: bytes in and out. Clients find brokers by Metadata, DescribeCluster and FindCoordinator; KIP-951 added
 `nodeEndpoints` to responses that name a new leader. A response to one of these APIs is held back until it
 is complete, then rewritten; requests and other responses pass as they arrive. Where responses are altered,
@@ -11,14 +13,13 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from decoders.codec.failure import EncodeError
 from decoders.codec.response import read_response, write_response
 from decoders.frame.record import Direction
 from decoders.schema.registry import Schemas
 from decoders.wire.framing import MAX_FRAME
-from streaming.record.altering import Alter, Asked, unaltered
 
 Address = tuple[str, int]
 Replace = Callable[[Address], Address]
@@ -41,6 +42,46 @@ MAX_IN_FLIGHT = 10_000
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">ihhi")
 _RESPONSE = struct.Struct(">ii")
+
+
+class ForwardedRequest(NamedTuple):
+    """The request whose response may be altered."""
+
+    api_key: int
+    api: str
+    version: int
+
+
+Body = dict[str, Any]
+Alter = Callable[[ForwardedRequest, bytes], bytes | None]
+"""Takes a response, without its length, and returns what the client gets instead. None closes instead."""
+
+
+def unaltered(_asked: ForwardedRequest, response: bytes) -> bytes:
+    """Leave a response as it is."""
+    return response
+
+
+def in_body(
+    schemas: Schemas, change: Callable[[Body], Mapping[str, Any] | None], *apis: str, since: int = 0
+) -> Alter:
+    """Change the body of responses to some APIs, from a version on. `change` returns None to leave it."""
+
+    def alter(asked: ForwardedRequest, response: bytes) -> bytes:
+        if asked.api not in apis or asked.version < since:
+            return response
+        read = read_response(schemas, response, asked.api_key, asked.version)
+        changed = None if read.body is None else change(read.body)
+        if changed is None or read.body_version is None:
+            return response
+        return write_response(schemas, asked.api_key, read.body_version, read.correlation_id or 0, changed)
+
+    return alter
+
+
+def error_code(before: int, after: int) -> Callable[[Body], Body | None]:
+    """Return the change of one error code into another."""
+    return lambda body: body | {"errorCode": after} if body["errorCode"] == before else None
 
 
 Change = Callable[[bytes], bytes | None]
@@ -97,7 +138,7 @@ class RewritingPassage:
         alter: Alter = unaltered,
     ) -> None:
         self._schemas, self._replace, self._warn, self._alter = schemas, replace, warn, alter
-        self._in_flight: OrderedDict[int, Asked] = OrderedDict()
+        self._in_flight: OrderedDict[int, ForwardedRequest] = OrderedDict()
         self._streams = {
             Direction.TO_BROKER: _FrameStream(_REQUEST.size, self._inspect_request),
             Direction.TO_CLIENT: _FrameStream(_RESPONSE.size, self._inspect_response),
@@ -115,7 +156,7 @@ class RewritingPassage:
         _, api_key, api_version, correlation_id = _REQUEST.unpack(start)
         if self._alter is not unaltered or holds_addresses(self._schemas, api_key):
             name = self._schemas.api_names.get(api_key, "")
-            self._in_flight[correlation_id] = Asked(api_key, name, api_version)
+            self._in_flight[correlation_id] = ForwardedRequest(api_key, name, api_version)
             if len(self._in_flight) > MAX_IN_FLIGHT:
                 self._in_flight.popitem(last=False)
 
@@ -126,7 +167,7 @@ class RewritingPassage:
             return None
         return lambda frame: self._rewritten(frame, request)
 
-    def _rewritten(self, response: bytes, request: Asked) -> bytes | None:
+    def _rewritten(self, response: bytes, request: ForwardedRequest) -> bytes | None:
         frame = self._alter(request, response)
         if frame is None or request.api not in ADDRESSES:
             return frame

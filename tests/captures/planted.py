@@ -8,8 +8,8 @@ from __future__ import annotations
 from decoders.schema.registry import default_schemas
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.demo.front import Front
-from streaming.demo.instance_client import converse
 from streaming.demo.offences import CLIENT_ID, PLANTED, play
+from streaming.demo.workload import converse
 from streaming.probe.client import InstanceClient, new_instance_id
 from tests.captures.recording import FOLDER, recorded
 

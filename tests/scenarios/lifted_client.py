@@ -17,8 +17,9 @@ from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas
 from expectations.conversation.identifier import identifier_text
-from streaming.demo.loopback import Address, LoopbackServer
+from streaming.demo.loopback import LoopbackServer
 from streaming.probe.client import new_instance_id, read_frame
+from streaming.record.rewriting import Address
 from tests.mutations.script import prefixed
 
 

@@ -28,11 +28,11 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.check.examination import Examination, examine
 from streaming.demo.front import Front
-from streaming.demo.loopback import Address
 from streaming.probe.client import InstanceClient, new_instance_id
 from streaming.probe.requests import JOIN, LEAVE, TOPIC, await_success, beat, find_coordinator
 from streaming.record import relay
 from streaming.record.relay import Passage, Unchanged
+from streaming.record.rewriting import Address
 from tests.exchange import ID_A
 from tests.streaming.secure_broker import make_certificate
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from streaming.probe.client import InstanceClient
-from streaming.probe.requests import HEARTBEATS, JOIN, LEAVE, beat, negotiate, send_without_reading
+from streaming.probe.requests import HEARTBEATS, JOIN, LEAVE, beat, negotiate
 from tests.scenarios.stage import Stage, found
+from tests.scenarios.wrong_requests import send_without_reading
 
 pytestmark = pytest.mark.jvm
 

@@ -10,9 +10,10 @@ import pytest
 from decoders.schema.registry import Api, default_schemas
 from streaming.check.examination import Examination
 from streaming.probe.client import InstanceClient
-from streaming.probe.requests import negotiate, send, send_as_version
+from streaming.probe.requests import negotiate, send
 from tests.mutations.bodies import filled
 from tests.scenarios.stage import Stage
+from tests.scenarios.wrong_requests import send_as_version
 
 pytestmark = pytest.mark.jvm
 

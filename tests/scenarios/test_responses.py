@@ -13,14 +13,14 @@ from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState
 from streaming.broker.ports import HOST
-from streaming.demo.loopback import Address
 from streaming.probe.connection import Target
 from streaming.probe.duties import DUTIES
 from streaming.probe.login import Login, Security
 from streaming.probe.probing import Probing
-from streaming.probe.requests import send, send_as_version
-from streaming.record.rewriting import RewritingPassage
+from streaming.probe.requests import send
+from streaming.record.rewriting import Address, RewritingPassage
 from tests.scenarios.stage import PASSWORD, SCRAM, USER, Stage, found
+from tests.scenarios.wrong_requests import send_as_version
 from tests.streaming.probe.faults import FAULTS, Fault
 
 pytestmark = pytest.mark.jvm

@@ -12,8 +12,8 @@ from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES, rule_named
 from streaming.demo.demo import offences_found, same_findings, unplanted_violations
-from streaming.demo.instance_client import new_member_id
 from streaming.demo.offences import PLANTED
+from streaming.demo.workload import new_member_id
 from tests.streaming.captures import violating
 
 PATTERN = violating().judge().findings[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from streaming.record.altering import Alter, Body, error_code, in_body
+from streaming.record.rewriting import Alter, Body, error_code, in_body
 from tests.streaming.probe.model_broker import SCHEMAS, ZERO
 
 ORDERLY = "orderly-list-of-versions"

@@ -1,0 +1,23 @@
+"""Requests that no client would send, for the scenarios."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from streaming.probe.client import ConnectionClosedError, InstanceClient
+from streaming.probe.requests import JOIN, heartbeat_of
+
+
+def send_as_version(client: InstanceClient, api: str, written: int, claimed: int, **body: Any) -> None:
+    """Send a request that claims another version than the one it is written in."""
+    frame = client.frame(api, written, body)
+    claimed_bytes = claimed.to_bytes(2, signed=True)
+    with suppress(ConnectionClosedError):
+        client.exchange(frame[:2] + claimed_bytes + frame[4:], api, claimed)
+
+
+def send_without_reading(client: InstanceClient, member_id: str, version: int) -> None:
+    """Join a group without reading the response."""
+    api = "ConsumerGroupHeartbeat"
+    client.send(client.frame(api, version, heartbeat_of(member_id, JOIN, api)))
