@@ -256,13 +256,7 @@ class Feeder:
             self._save.flush()
         if self._capture:
             self._dropped = self._capture.dropped
-        self._metrics.account_drops(self._dropped)
-        ledger = self._tracker.ledger
-        self._metrics.account_bytes(ledger.fates())
-        self._metrics.account_packets(ledger.packets, opaque_connections=ledger.opaque_connections)
-        self._metrics.account_evictions(self._tracker.evicted)
-        self._metrics.account_contradictions(ledger.contradictions)
-        self._metrics.account_tls(ledger.tls)
+        self._metrics.account(self._tracker.ledger, self._tracker.evicted, self._dropped)
         self._metrics.account_ports(self._port_ledgers)
         if not self._stopping.is_set():
             self._port_watch.check(self._port_ledgers, self._measured_at)

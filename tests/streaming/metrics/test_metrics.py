@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoders.tls.outcome import TlsOutcome
+from decoders.wire.ledger import Ledger
 from expectations.rules.base.rule import Verdict
 from streaming.feeder.feeder_metrics import FeederMetrics
 from streaming.metrics.definitions import METRICS
@@ -130,12 +132,10 @@ def test_software_without_connections_leaves_the_gauge() -> None:
 def test_captured_bytes_and_drops_follow_their_totals() -> None:
     """Ledger and kernel hold totals; the counters must not count them twice."""
     metrics = feeder()
-    metrics.account_drops(3)
-    metrics.account_drops(5)
-    metrics.account_bytes({"framed": 100, "lost": 0})
-    metrics.account_bytes({"framed": 150, "lost": 7})
-    metrics.account_tls({TlsOutcome.READ: 1})
-    metrics.account_tls({TlsOutcome.READ: 3, TlsOutcome.NO_KEY: 1})
+    first = Ledger(captured=100, framed=100, tls=Counter({TlsOutcome.READ: 1}))
+    then = Ledger(captured=150, framed=150, lost=7, tls=Counter({TlsOutcome.READ: 3, TlsOutcome.NO_KEY: 1}))
+    metrics.account(first, {}, dropped=3)
+    metrics.account(then, {}, dropped=5)
     samples = page(metrics.registry)
     assert samples["kipwatch_capture_bytes_total", ("framed",)] == 150
     assert samples["kipwatch_capture_bytes_total", ("lost",)] == 7
