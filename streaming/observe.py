@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Any
 
 from streaming.broker.child_guard import GuardedProcess
@@ -49,7 +48,6 @@ class Server(GuardedProcess):
 
     @property
     def url(self) -> str:
-        """The URL of the server."""
         return f"http://{self.address}"
 
     def wait(self) -> None:
@@ -101,9 +99,7 @@ class Observers:
             raise
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     @property
@@ -127,7 +123,6 @@ class Observers:
 
 
 def add_observe_flag(parser: argparse.ArgumentParser) -> None:
-    """Declare `--observe`."""
     parser.add_argument(
         "--observe",
         action="store_true",

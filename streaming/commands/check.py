@@ -21,7 +21,7 @@ from streaming.check.recording import showing_progress
 from streaming.check.summary import Summary, show_summary, show_verdict, summary_of
 from streaming.feeder.key_log_files import exposed_key_logs
 from streaming.feeder.pipe import shown
-from streaming.feeder.privileges import forbid_core_dumps
+from streaming.process import forbid_core_dumps
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -43,13 +43,11 @@ class Checked(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     add_capture_flags(parser)
     add_report_flags(parser)
 
 
 def add_report_flags(parser: argparse.ArgumentParser) -> None:
-    """Define the flags of reports."""
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print one JSON object")
     output.add_argument("--jsonl", action="store_true", help="print one JSON object per finding")

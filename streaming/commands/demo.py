@@ -18,8 +18,8 @@ from rich.console import Console
 
 from streaming.broker.java import java
 from streaming.broker.ports import HOST, free_ports
-from streaming.interpreter import interrupt_held
 from streaming.observe import add_observe_flag, observed
+from streaming.process import interrupt_held
 from streaming.settings.confidential import open_private
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -36,7 +36,6 @@ LOADING = "loading kipwatch; the first run of a version compiles for a minute"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument(
         "--seconds",
         type=float,

@@ -20,13 +20,12 @@ from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, re
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.pipe import is_pipe
 from streaming.feeder.port_watch import nothing_published
-from streaming.feeder.privileges import become, forbid_core_dumps
 from streaming.feeder.publisher import CLIENT_ID, Publisher
 from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.feeder.unwatched_traffic import OwnTraffic
-from streaming.interpreter import make_collections_rare
 from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
+from streaming.process import become, forbid_core_dumps, make_collections_rare
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.kafka_client import Setting
@@ -70,7 +69,6 @@ class PacketSource(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     parser.add_argument(
         "source",
         nargs="?",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from streaming.interpreter import interrupt_held
+from streaming.process import interrupt_held
 from streaming.user_error import UserError, did_you_mean
 
 COMMANDS = {

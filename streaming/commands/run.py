@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from streaming.broker.java import java
-from streaming.interpreter import interrupt_held
 from streaming.log import QUERY_LOG, configure_log
 from streaming.observe import add_observe_flag, observed
+from streaming.process import interrupt_held
 from streaming.settings.checkpoint_folder import held_checkpoint
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -42,7 +42,6 @@ SETTINGS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Define the flags."""
     add_observe_flag(parser)
     add_flags(parser, SETTINGS)
     parser.add_argument(

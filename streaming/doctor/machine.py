@@ -26,8 +26,8 @@ from streaming.doctor.diagnosis import Answer, Diagnosis
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
 from streaming.feeder.key_log_files import FollowedKeyLogs
 from streaming.feeder.port_watch import ANY_PORT, PAGE, TLS_PAGE, UNREAD, port_name
-from streaming.feeder.privileges import forbid_core_dumps
 from streaming.feeder.unwatched_traffic import ExcludedTraffic
+from streaming.process import forbid_core_dumps
 from streaming.settings.checkpoint_folder import local_folder, why_unusable
 from streaming.settings.configuration import Configuration
 from streaming.settings.release import load_schemas

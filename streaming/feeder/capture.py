@@ -16,7 +16,6 @@ import socket
 import struct
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
-from types import TracebackType
 from typing import Any, Final
 
 import numpy as np
@@ -206,9 +205,7 @@ class InterfaceCapture:
     def __enter__(self) -> InterfaceCapture:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._undo.close()
 
     def packets(self, timeout: float) -> PacketBatch:
@@ -264,9 +261,7 @@ class _InterfaceSocket:
     def __enter__(self) -> _InterfaceSocket:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.ring.close()
         self._socket.close()
 

@@ -31,7 +31,6 @@ from importlib.metadata import version
 from ipaddress import ip_address
 from itertools import permutations
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,9 +113,7 @@ class OwnTraffic:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from confluent_kafka.admin import (
@@ -63,10 +62,8 @@ class SecureBroker(EmbeddedBroker):
         self._keys.write_text(self.tokens.public_keys())
         self.tls, self.mutual, self.sasl = (f"{HOST}:{port}" for port in free_ports(3))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self.tokens.close()
 
     def grant(self, user: str, *grants: Grant) -> None:

@@ -1,0 +1,74 @@
+"""How our processes run: garbage, Ctrl-C, and what they give up: root, and core dumps, which hold secrets."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pwd
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from streaming.user_error import UserError
+
+COLLECT_AFTER: Final = 100_000
+"""New objects after which Python looks for reference cycles; the default is 700."""
+_PR_SET_DUMPABLE: Final = 4
+
+
+def make_collections_rare() -> None:
+    """Let this process look for reference cycles rarely.
+
+    Our code creates none, so each look at long-lived objects, such as those of open connections, is in vain.
+    """
+    gc.set_threshold(COLLECT_AFTER)
+
+
+@contextmanager
+def interrupt_held() -> Iterator[None]:
+    """Delay a SIGINT that arrives within the block until the block ends. Only for the main thread.
+
+    C code that calls back into Python while a module is loaded, such as llvmlite's, discards a
+    KeyboardInterrupt that is raised there: the program would go on as if nobody had pressed Ctrl-C. A signal
+    mask would not do, since the kernel gives the signal to any thread that does not mask it.
+    """
+    arrived: list[int] = []
+    former = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+    if arrived:
+        signal.raise_signal(signal.SIGINT)
+
+
+def become(user: str) -> None:
+    """Switch to a user and its groups for good. An empty name changes nothing.
+
+    Raises UserError if the user does not exist, or the process is not root.
+    """
+    if not user:
+        return
+    try:
+        entry = pwd.getpwnam(user)
+        os.initgroups(user, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    except KeyError:
+        raise UserError(f"there is no user {user!r} on this machine; choose another with --user") from None
+    except PermissionError as error:
+        raise UserError(f"only root can become the user {user!r}; leave --user out") from error
+
+
+def forbid_core_dumps() -> None:
+    """Forbid the kernel to dump the memory of this process, to a file or to a program that collects dumps.
+
+    Only root can then read that memory, or trace the process (man 2 PR_SET_DUMPABLE). A later change of the
+    user may undo this.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Programs that collect dumps are not bound by the limit.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
