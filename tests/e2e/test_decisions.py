@@ -1,7 +1,12 @@
-"""A running query applies the decisions of users, with the same findings as `kipwatch check`."""
+"""A running query applies the decisions of users, with the same findings as `kipwatch check`.
+
+On SIGHUP it takes over changed ones, and refuses invalid ones.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from argparse import Namespace
 from collections import Counter
@@ -16,6 +21,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
 from streaming.demo.progress import scrape
+from streaming.demo.road import Child
 from streaming.metrics.exposition import MetricsPage
 from streaming.settings.configuration import Configuration, configure
 from streaming.settings.decisions import Decisions
@@ -23,14 +29,16 @@ from streaming.settings.release import load_schemas
 from tests.captures import planted
 from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
+from tests.e2e.process_tree import children
 from tests.e2e.quick_ticks import QuickChild
+from tests.streaming.captures import violating, write_capture
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 OFF, LOWERED, SUPPRESSED = (
     "kip1082/member-id-not-uuid",
     "kip1313/client-id-repeated",
-    "kip511/software-name-malformed",
+    "kip511/software-version-malformed",
 )
 DECISIONS = f"""
 disable = ["{OFF}"]
@@ -44,15 +52,34 @@ rule = "{SUPPRESSED}"
 reason = "renamed in June"
 until = 2999-01-01
 """
+RELOADED = "kip511/software-name-malformed"
+INVALID = 'disable = ["kip511/nonsense"]'
+CHANGED = f"""
+trigger_seconds = 2
+levels = {{"{RELOADED}" = "information"}}
+
+[[suppress]]
+rule = "kip511/*"
+client = "10.0.0.0/8"
+reason = "renamed in July"
+until = 2999-01-01
+"""
 PATIENCE = 150.0
 
 
 class JudgedTwice(NamedTuple):
-    """Findings of the query, its metrics page, and findings of `check` on the same capture."""
+    """Findings of the query, its metrics page, and findings of `check` on the same capture.
+
+    `before` and `after` are findings of RELOADED with the first and with the changed decisions. `log` is that
+    of the query.
+    """
 
     findings: list[Finding]
     page: MetricsPage
     checked: list[Finding]
+    before: Finding
+    after: Finding
+    log: str
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +100,53 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedTwice]:
             topic = FindingsTopic(broker.internal, configuration.findings_topic)
             query.wait_for('"frames": ', PATIENCE)
             await_findings(topic, len(checked))
-            page = scrape(page_at)
+            page, findings = scrape(page_at), list(topic.findings.values())
+            feed = Feeding(folder, kafka, topic)
+            before = feed.finding("the first")
+            reload(query, path, INVALID)
+            query.wait_for('"query": "decisions-refused"', PATIENCE)
+            reload(query, path, CHANGED)
+            query.wait_for('"query": "decisions-reloaded"', PATIENCE)
+            await_starts(query, 2)
+            after = feed.finding("the second")
             topic.close()
     assert page is not None
-    yield JudgedTwice(list(topic.findings.values()), page, checked)
+    yield JudgedTwice(findings, page, checked, before, after, query.log.read_text())
+
+
+class Feeding(NamedTuple):
+    """Feeds captures of one connection, and waits for what is found of it."""
+
+    folder: Path
+    kafka: list[str]
+    topic: FindingsTopic
+
+    def finding(self, software: str) -> Finding:
+        """Feed a connection of a malformed software name, and return its finding of RELOADED."""
+        path = write_capture(self.folder / f"{software}.pcap", violating(software))
+        feed_capture(path, self.folder / f"{software}.log", *self.kafka, "--ports", "9092")
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.topic.poll(1.0)
+            for finding in self.topic.findings.values():
+                if finding.rule == RELOADED and finding.client_software_name == software:
+                    return finding
+        raise AssertionError(f"nothing was found of {software}")
+
+
+def reload(query: Child, config: Path, text: str) -> None:
+    """Change the configuration and send SIGHUP to the query, whose guard is its parent."""
+    config.write_text(text)
+    (process,) = children(query.process_id)
+    os.kill(process, signal.SIGHUP)
+
+
+def await_starts(query: Child, count: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while query.log.read_text().count('"query": "started"') < count:
+        query.check_running()
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def configured(path: Path) -> Configuration:
@@ -110,6 +180,14 @@ def test_suppressed_findings_are_counted_under_a_level_without_alerts(judged: Ju
     }
     assert levels == {"suppressed"}
     assert judged.page.total("kipwatch_rule_checks_total", rule=SUPPRESSED, verdict="violates") > 0
+
+
+def test_changed_decisions_are_taken_over_and_invalid_ones_refused(judged: JudgedTwice) -> None:
+    assert not judged.before.suppressed and judged.before.level == "violation"
+    assert judged.after.level == "information"
+    assert judged.after.suppressed and judged.after.suppressed.reason == "renamed in July"
+    assert "the configuration names a rule 'kip511/nonsense'" in judged.log
+    assert '"changed": true, "needs_restart": ["trigger_seconds"]' in judged.log
 
 
 def essentials(finding: Finding) -> tuple[object, ...]:

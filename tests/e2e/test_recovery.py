@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from benches.traffic import Traffic, publish_blocks
 from decoders.schema.registry import default_schemas
-from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.demo.progress import scrape
@@ -37,6 +37,8 @@ class StoppedQuery:
 
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         self.broker, self.folder, self.checkpoint = broker, folder, folder / "checkpoint"
+        self.orphan = self.checkpoint / "offsets" / ".0.3f0c3ad2-9d5e-4c1b-a1f9-6a3b1b0f6e55.tmp"
+        """Offsets that were written and not yet renamed, when a query was killed in its first batch."""
         self.topic, self.undecodable = "frames", 0.0
         self.fates: Mapping[tuple[str, ...], float] = {}
         self.traffic = Traffic(default_schemas(), CONNECTIONS)
@@ -73,6 +75,9 @@ class StoppedQuery:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoppedQuery]:
     with EmbeddedBroker() as broker:
         stopped = StoppedQuery(broker, tmp_path_factory.mktemp("stopped"))
+        stopped.orphan.parent.mkdir(parents=True)
+        stopped.orphan.write_text("v1")
+        (stopped.checkpoint / "kipwatch-keys-dealt").touch()
         prepare(stopped, stopped.topic, stopped.checkpoint)
         yield stopped
 
@@ -149,15 +154,7 @@ def metadata(checkpoint: Path) -> str:
 
 
 def test_orphaned_offsets_of_a_kill_in_the_first_batch_are_removed(stopped: StoppedQuery) -> None:
-    """Offsets that were written and not yet renamed."""
-    checkpoint = stopped.folder / "killed-at-first"
-    (checkpoint / "offsets").mkdir(parents=True)
-    orphan = checkpoint / "offsets" / ".0.3f0c3ad2-9d5e-4c1b-a1f9-6a3b1b0f6e55.tmp"
-    orphan.write_text("v1")
-    (checkpoint / "kipwatch-keys-dealt").touch()
-    with stopped.start(stopped.topic, checkpoint) as query:
-        query.wait_for('"frames": ', STARTED + JUDGED)
-    assert not orphan.exists()
+    assert not stopped.orphan.exists()
 
 
 def test_another_number_of_buckets_is_refused(stopped: StoppedQuery) -> None:
@@ -199,10 +196,9 @@ def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -
 
 
 def test_a_recreated_topic_is_an_error(stopped: StoppedQuery) -> None:
-    checkpoint = stopped.folder / "anew"
-    prepare(stopped, "anew", checkpoint)
+    """The last test: the topic is gone afterwards."""
     admin = AdminClient({"bootstrap.servers": stopped.broker.internal})
-    for deleted in admin.delete_topics(["anew"]).values():
+    for deleted in admin.delete_topics([stopped.topic]).values():
         deleted.result()
-    error = stopped.error_line("anew", checkpoint)
+    error = stopped.error_line(stopped.topic, stopped.copied("anew"))
     assert "no longer holds all frames" in error and "created again" in error

@@ -1,4 +1,4 @@
-"""A query that is stopped, or whose JVM is killed, ends without a traceback."""
+"""A query that is stopped, or whose JVM is killed or does not start, ends without a traceback."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
+from benches.traffic import Traffic, publish_blocks
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
-from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.demo.road import Child
@@ -43,6 +43,15 @@ class SlowProcessor(BucketProcessor):
         self._started.touch()
         time.sleep(20)
         return super()._load(number)
+
+
+def test_a_jvm_that_does_not_start_says_why_in_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "kipwatch.toml"
+    config.write_text('[spark]\n"spark.driver.memory" = "much"\n')
+    with Child(["run", "--dry-run", "--config", str(config)], tmp_path / "run.log") as query:
+        query.wait(STARTED)
+    (error,) = [line for line in query.log.read_text().splitlines() if line.startswith("kipwatch: ")]
+    assert "Spark's JVM did not start: " in error and "much" in error
 
 
 def test_a_killed_jvm_is_an_error_of_one_line(tmp_path: Path) -> None:
