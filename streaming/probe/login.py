@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import re
 import secrets
 import ssl
 from collections.abc import Generator, Mapping
 from typing import Final, NamedTuple
 
 from streaming.probe.client import InstanceClient
-from streaming.settings.kafka_client import Setting, librdkafka_settings
+from streaming.settings.kafka_client import OF_SECURITY, Setting, librdkafka_settings
 from streaming.user_error import UserError
 
 MECHANISMS: Final = {"PLAIN": "", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -39,7 +38,6 @@ _TAKEN: Final = frozenset(
         "enable.ssl.certificate.verification",
     }
 )
-_OF_SECURITY: Final = re.compile(r"(ssl|sasl|security|https|enable\.ssl|enable\.sasl)\.")
 
 
 class Login(NamedTuple):
@@ -62,7 +60,7 @@ def security_of(address: str, settings: Mapping[str, Setting]) -> Security:
     """Return the security that a table [kafka] asks for. Raises UserError for what the probe lacks."""
     found = {name: str(value) for name, value in librdkafka_settings(address, settings).items()}
     for name in sorted(found.keys() - _TAKEN):
-        if _OF_SECURITY.match(name):
+        if OF_SECURITY.match(name):
             raise UserError(f"kafka.{name}: a probe takes only {', '.join(sorted(_TAKEN))}")
     protocol = found.get("security.protocol", "plaintext").lower()
     if protocol not in _PROTOCOLS:

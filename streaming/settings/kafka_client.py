@@ -77,7 +77,8 @@ _TRANSLATED: Final = frozenset(
         "sasl.oauthbearer.token.endpoint.url",
     }
 )
-_OF_SECURITY: Final = re.compile(r"(ssl|sasl|security|https|enable\.ssl|enable\.sasl)\.")
+OF_SECURITY: Final = re.compile(r"(ssl|sasl|security|https|enable\.ssl|enable\.sasl)\.")
+"""How the names of settings begin that secure a connection."""
 _OWN_KINIT: Final = "sasl.kerberos.kinit.cmd"
 """The command by which librdkafka renews a ticket. Java renews it itself."""
 _DEFAULT_AUTHORITIES: Final = "probe"
@@ -129,7 +130,7 @@ def jvm_options(bootstrap: str, settings: Mapping[str, Setting]) -> dict[str, st
     Raises UserError for a secret that is not found, and for settings of security that the JVM lacks.
     """
     for name in sorted(settings.keys() - _TRANSLATED - {_OWN_KINIT}):
-        if _OF_SECURITY.match(name):
+        if OF_SECURITY.match(name):
             raise UserError(f"kafka.{name} has no counterpart in Spark's Kafka client; leave it out")
     given = {name: str(_looked_up(name, value)) for name, value in settings.items()}
     found = {_ALIASES.get(name, name): text for name, text in given.items()}

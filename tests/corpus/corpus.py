@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType
 from tests.cases.notation import Case, read_page
 from tests.corpus.packets import NotCapturableError, packets_of
 from tests.repository.tree import ROOT
+from tests.streaming.captures import write_packets
 
 FOLDER = ROOT / "corpus"
 LEFT_OUT = {
@@ -62,10 +61,7 @@ def write(entry: Entry, folder: Path) -> Path:
     """Write a capture, and beside it what it shows. Returns the capture."""
     capture = folder / f"{entry.name}.pcap"
     capture.parent.mkdir(parents=True, exist_ok=True)
-    with capture.open("wb") as stream:
-        writer = PcapWriter(stream, LinkType.ETHERNET)
-        for packet in entry.packets:
-            writer.write(packet)
+    write_packets(capture, entry.packets)
     about = {
         "rule": entry.case.rule,
         "title": entry.case.title,

@@ -20,8 +20,7 @@ from confluent_kafka.admin import (
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
-from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, TcpFlag
+from decoders.wire.segment import TcpFlag
 from expectations.judging.terms import Terms
 from expectations.rules.catalogue import read_choices, rules_read_as
 from streaming.broker.embedded import EmbeddedBroker
@@ -34,6 +33,7 @@ from streaming.record import relay
 from streaming.record.relay import Passage, Unchanged
 from streaming.record.rewriting import Address
 from tests.exchange import ID_A
+from tests.streaming.captures import write_packets
 from tests.streaming.secure_broker import make_certificate
 
 MEMBER = "kcjqdTIoQMuWKqjv0mmNEw"
@@ -155,10 +155,7 @@ class Stage:
         """Judge what was recorded, all of it as one capture."""
         capture = self.folder / "scenario.pcap"
         packets = [packet for watch in watches for packet in watch.packets]
-        with capture.open("wb") as stream:
-            writer = PcapWriter(stream, LinkType.ETHERNET)
-            for packet in sorted(packets, key=lambda packet: packet.captured_at):
-                writer.write(packet)
+        write_packets(capture, sorted(packets, key=lambda packet: packet.captured_at))
         ports = [watch.address[1] for watch in watches]
         return examine(capture, default_schemas(), ports, Terms(rules_read_as(read_choices(readings))))
 

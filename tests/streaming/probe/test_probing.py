@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType
 from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState
 from expectations.rules.base.rule import Role
@@ -25,6 +23,7 @@ from streaming.probe.login import OPEN, Login, Security
 from streaming.probe.probing import Probing
 from streaming.record.rewriting import Address
 from streaming.user_error import UserError
+from tests.streaming.captures import write_packets
 from tests.streaming.probe.faults import FAULTS, Fault
 from tests.streaming.probe.model_broker import SCHEMAS, ModelBroker
 
@@ -156,11 +155,7 @@ def test_the_probe_itself_does_wrong_only_what_is_announced(duty: Duty, newest: 
         probing = Probing(Target(SCHEMAS, broker.address), Terms())
         probing.open()
         assert list(probing.run([duty], writes=True))
-    capture = tmp_path / "probe.pcap"
-    with capture.open("wb") as stream:
-        writer = PcapWriter(stream, LinkType.ETHERNET)
-        for packet in probing.packets:
-            writer.write(packet)
+    capture = write_packets(tmp_path / "probe.pcap", probing.packets)
     broken = {finding.rule for finding in examine(capture, SCHEMAS, [broker.address[1]]).findings}
     assert broken <= duty.offences
 
