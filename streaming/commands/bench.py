@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from streaming.interpreter import make_collections_rare
+from streaming.process import make_collections_rare
 from streaming.user_error import UserError
 
 ROOM = "streaming.bench"

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from streaming.demo.instance_client import api_versions
 
 from dashboards.protocol_alerts import CLIENT_VIOLATION, INSTANCE_ID_SHARED, MEMBER_ID_SHARED
 from dashboards.runbook import RUNBOOK
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Level, Role
 from streaming.demo.demo import Demo, offences_found
-from streaming.demo.instance_client import api_versions
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
 from streaming.feeder.capture import can_capture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from benches.traffic import Traffic, publish_blocks
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
+from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.demo.road import Child
