@@ -62,7 +62,7 @@ class NotOfferedError(Exception):
     """The broker does not advertise what was to be asked."""
 
 
-Ranges = Mapping[str, tuple[int, int]]
+RangesByName = Mapping[str, tuple[int, int]]
 """The advertised versions of each API, lowest and highest, by the API's name."""
 
 
@@ -74,14 +74,13 @@ class Target:
     address: tuple[str, int]
     security: Security = OPEN
     patience: float = PATIENCE
-    ranges: Ranges = field(default_factory=dict)
+    ranges: RangesByName = field(default_factory=dict)
     requests: int = 0
     received: int = 0
     deadline: float = field(default_factory=lambda: time.monotonic() + MOST_SECONDS)
 
     @property
     def port(self) -> int:
-        """The port of the broker."""
         return self.address[1]
 
     @property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decoders.schema.registry import default_schemas
-from streaming.demo.loopback import Address
 from streaming.demo.offences import PLANTED, PlantedOffence, play
 from streaming.probe.client import InstanceClient, new_instance_id
+from streaming.record.rewriting import Address
 
 
 def plant(address: Address, settle: float, network: str = "127.0.1") -> dict[str, PlantedOffence]:

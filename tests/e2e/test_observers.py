@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from streaming.demo.instance_client import api_versions
 
 from dashboards.protocol_alerts import CLIENT_VIOLATION, INSTANCE_ID_SHARED, MEMBER_ID_SHARED
 from dashboards.runbook import RUNBOOK
@@ -25,6 +24,7 @@ from expectations.rules.base.rule import Level, Role
 from streaming.demo.demo import Demo, offences_found
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
+from streaming.demo.workload import api_versions
 from streaming.feeder.capture import can_capture
 from streaming.metrics.labels import LABEL_LIMIT, UNKNOWN, SoftwareSlots
 from streaming.observe import Observers

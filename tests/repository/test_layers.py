@@ -14,7 +14,7 @@ from pathlib import Path
 
 import grimp
 
-from tests.repository.tree import ROOT, modules
+from tests.repository.tree import ROOMS, ROOT, modules
 
 OUTSIDE = {
     "asyncio",
@@ -72,7 +72,7 @@ def test_every_room_has_its_place_in_the_contract() -> None:
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
-    graph = grimp.build_graph("decoders", "expectations", "streaming", "dashboards")
+    graph = grimp.build_graph(*ROOMS)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     # A topological order exists only without a circle. CycleError names the modules of one.
     assert len([*TopologicalSorter(imports).static_order()]) == len(imports)
@@ -95,8 +95,13 @@ def test_only_the_suites_know_great_expectations() -> None:
 
 
 def test_no_room_imports_its_tests() -> None:
-    assert not [
-        path
-        for path in modules("decoders", "expectations", "streaming", "dashboards")
-        if "tests" in imported(path)
-    ]
+    assert not [path for path in modules(*ROOMS) if "tests" in imported(path)]
+
+
+def test_no_two_classes_have_one_name() -> None:
+    named: dict[str, list[Path]] = {}
+    for path in modules(*ROOMS, "kipwatch"):
+        for node in ast.walk(ast.parse((ROOT / path).read_text())):
+            if isinstance(node, ast.ClassDef):
+                named.setdefault(node.name, []).append(path)
+    assert {name: paths for name, paths in named.items() if len(paths) > 1} == {}
