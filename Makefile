@@ -161,7 +161,7 @@ packages:
 	[ -n "$$missing" ] || exit 0; \
 	$(call INSTALL,$$missing,the tests need more)
 
-# As streaming/broker/java.py, before anything is downloaded: JAVA_HOME, and then the first on PATH.
+# As streaming/broker/jars.py, before anything is downloaded: JAVA_HOME, and then the first on PATH.
 java:
 	@for java in "$${JAVA_HOME:+$$JAVA_HOME/bin/}java" java; do \
 		"$$java" -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' && exit 0; \

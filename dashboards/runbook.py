@@ -9,7 +9,7 @@ from pathlib import Path
 from dashboards.promql import one_of, select
 from expectations.rules.base.rule import Level, Role, Rule
 from streaming.metrics import definitions as metrics
-from streaming.probe.exercise import exercises
+from streaming.probe.duties import exercises
 
 RUNBOOK = "docs/runbook.md"
 """The path of the contents in the repository. Alerts and findings link to its headings."""

@@ -13,9 +13,10 @@ from great_expectations import expectations as expect
 
 from decoders.protocol import NO_ERROR
 from decoders.schema.registry import Schemas
-from expectations.suites.archived_rows import SHORTEST_REQUEST
 from expectations.suites.suite import CRITICAL, OF_A_BATCH, WARNING, Expectation, counted, expected, unique
 
+SHORTEST_REQUEST: Final = 8
+"""Bytes of the length, API key and API version: a client may send a request of nothing else."""
 UNKNOWN: Final = "unknown"
 CERTAIN: Final = 0.9
 """Share of requests' rows of which everything is known in usual traffic."""

@@ -23,11 +23,12 @@ from rich.table import Table
 
 from decoders.schema.registry import Schemas
 from expectations.report.upgrade import fate_of
-from expectations.suites.archive_suites import TableLayout, archive_suites
-from expectations.suites.archived_rows import (
+from expectations.suites.archive_suites import (
     EXTRA_COLUMNS,
     FILE_COLUMNS,
     Neighbours,
+    TableLayout,
+    archive_suites,
     archived_rows,
     query_of,
 )

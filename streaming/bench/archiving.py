@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
-from streaming.bench.measuring import report
 from streaming.bench.pipeline import FEW, MANY, Load, filled, frames_per_second
 
 TURNS: Final = 2

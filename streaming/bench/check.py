@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from streaming.bench.measuring import in_turns, report
+from streaming.bench import in_turns, report
 from streaming.bench.synthetic_capture import BROKER_PORT, Exchange, SyntheticCapture, exchange
 from streaming.user_error import UserError
 

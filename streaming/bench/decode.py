@@ -29,7 +29,7 @@ from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.registry import Schemas, default_schemas
-from streaming.bench.measuring import in_turns, report
+from streaming.bench import in_turns, report
 from streaming.user_error import UserError
 
 FRAMES: Final = 1_000_000

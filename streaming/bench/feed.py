@@ -26,7 +26,7 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import read_batches
 from decoders.wire.pcap import read_capture
-from streaming.bench.measuring import report
+from streaming.bench import report
 from streaming.bench.synthetic_capture import BROKER_PORT, SyntheticCapture, write_capture
 from streaming.bench.traffic import publish_records
 from streaming.bench.wire import tracked

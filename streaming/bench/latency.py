@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
+from streaming.bench import report
 from streaming.bench.batches import Bench
-from streaming.bench.measuring import report
 from streaming.bench.traffic import Traffic, captured_now
 from streaming.judging.report import Report
 

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch
+from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
-from streaming.bench.measuring import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
 from streaming.user_error import UserError
 

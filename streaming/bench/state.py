@@ -22,8 +22,8 @@ from expectations.conversation.identifier import identifier_text
 from expectations.conversation.members import member_name
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.terms import Terms
+from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
-from streaming.bench.measuring import report
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, connection_id
 from streaming.judging.bucket_input import bucket_of
 from streaming.query.stages import BucketProcessor

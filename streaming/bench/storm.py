@@ -26,8 +26,8 @@ from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.judging.automaton import Automaton
 from expectations.judging.judge import Judge
+from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
-from streaming.bench.measuring import report
 from streaming.bench.traffic import Traffic
 from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep

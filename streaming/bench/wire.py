@@ -31,7 +31,7 @@ from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import read_batches
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.pcap import read_capture
-from streaming.bench.measuring import in_turns, report
+from streaming.bench import in_turns, report
 from streaming.bench.synthetic_capture import (
     BROKER_PORT,
     EncryptedCapture,

@@ -24,8 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.broker import child_guard
 from streaming.broker.child_guard import last_line
-from streaming.broker.jars import jars
-from streaming.broker.java import java
+from streaming.broker.jars import jars, java
 from streaming.broker.ports import HOST, Ports, reserve
 from streaming.user_error import UserError
 

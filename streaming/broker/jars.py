@@ -1,11 +1,12 @@
-"""The pinned jars of broker, Kafka connector and object stores: fetched once, verified, cached.
+"""Finds the Java for the broker, Spark and Ivy, and fetches the pinned jars once, verified and cached.
 
-The files in `pins` pin versions. Ivy, which pyspark ships, fetches the jars; it needs nothing but Java, so no
-Maven. Each jar must have the SHA-256 that is recorded beside its pins: next to `ivy.xml` lies `ivy.sha256`,
-as `sha256sum` writes it. `<user cache>/kipwatch/jars/<digest of the pins>/` then holds a folder for each Ivy
-configuration. It is renamed into place when it is complete, so an interrupted resolve leaves no partial
-folder. Each process compares the jars that it uses with their digests again. The jars of object stores have
-pins of their own: they are large, and only a checkpoint in an object store needs them.
+The jars are those of broker, Kafka connector and object stores. The files in `pins` pin versions. Ivy, which
+pyspark ships, fetches the jars; it needs nothing but Java, so no Maven. Each jar must have the SHA-256 that
+is recorded beside its pins: next to `ivy.xml` lies `ivy.sha256`, as `sha256sum` writes it. `<user
+cache>/kipwatch/jars/<digest of the pins>/` then holds a folder for each Ivy configuration. It is renamed into
+place when it is complete, so an interrupted resolve leaves no partial folder. Each process compares the jars
+that it uses with their digests again. The jars of object stores have pins of their own: they are large, and
+only a checkpoint in an object store needs them.
 
 `python -m streaming.broker.jars FILE.xml` fetches what a file pins and records the digests.
 """
@@ -18,6 +19,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,8 +31,13 @@ from pathlib import Path
 from typing import Literal
 
 from streaming.broker import child_guard
-from streaming.broker.java import java
 from streaming.user_error import UserError
+
+# The oldest Java that Spark 4.2 and Kafka 4.4 brokers support.
+OLDEST = 17
+
+# `openjdk version "17.0.15" 2025-04-15`; before Java 9 it read `java version "1.8.0_412"`.
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 PINS = Path(__file__).resolve().with_name("pins") / "ivy.xml"
 S3_PINS = PINS.with_name("s3.xml")
@@ -273,6 +280,46 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     return 0
+
+
+def java() -> Path:
+    """Return a `java` of version 17 or newer: that of JAVA_HOME, or else the first on PATH.
+
+    Raises `UserError` if there is none.
+    """
+    seen = []
+    for command in _candidates():
+        version = _version(command)
+        if version is not None and version >= OLDEST:
+            return command
+        seen.append(f"{command} is {'not a Java' if version is None else f'Java {version}'}")
+    found = f" ({'; '.join(seen)})" if seen else ""
+    remedy = f"install openjdk-{OLDEST}-jre-headless or newer, or set JAVA_HOME"
+    raise UserError(f"no Java {OLDEST}+ in JAVA_HOME or on PATH{found}: {remedy}")
+
+
+def _candidates() -> list[Path]:
+    home = os.environ.get("JAVA_HOME")
+    of_home = [Path(home) / "bin" / "java"] if home else []
+    on_path = shutil.which("java")
+    return of_home + ([Path(on_path)] if on_path else [])
+
+
+def _version(command: Path) -> int | None:
+    """Return the major version of a command, None if it is no working Java."""
+    try:
+        report = subprocess.run(
+            [command, "-version"], capture_output=True, text=True, timeout=30, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return version_in(report)
+
+
+def version_in(report: str) -> int | None:
+    """Return the major version in the output of `java -version`, None if there is none."""
+    match = _VERSION.search(report)
+    return int(match[1]) if match else None
 
 
 if __name__ == "__main__":

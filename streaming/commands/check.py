@@ -177,7 +177,7 @@ def _print(summary: Summary, arguments: argparse.Namespace) -> None:
         show_summary(summary, console, every_rule=arguments.coverage)
         if arguments.coverage:
             # Kafka's client, which the probe's settings need, takes a tenth of a second to load.
-            from streaming.probe.exercise import unexercised  # noqa: PLC0415
+            from streaming.probe.duties import unexercised  # noqa: PLC0415
 
             for line in unexercised(summary.coverage):
                 console.print(line, style="dim", markup=False)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.console import Console
 
-from streaming.broker.java import java
+from streaming.broker.jars import java
 from streaming.broker.ports import HOST, free_ports
 from streaming.observe import add_observe_flag, observed
 from streaming.process import interrupt_held

@@ -15,11 +15,10 @@ from confluent_kafka.admin import AclOperation
 from rich.console import Console
 from rich.markup import escape
 
-from streaming.broker.jars import jars
-from streaming.broker.java import java
+from streaming.broker.jars import jars, java
 from streaming.commands import feed
 from streaming.commands import run as run_command
-from streaming.doctor.diagnosis import Answer, Diagnosis, examine
+from streaming.doctor import Answer, Diagnosis, examine
 from streaming.doctor.kafka import KafkaDoctor, TopicUse, findings_use, frames_use, quarantine_use
 from streaming.doctor.machine import capture_right, checkpoint, clock, feeder_user, interface, watched_ports
 from streaming.feeder.capture import can_capture

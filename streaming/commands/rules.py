@@ -12,7 +12,7 @@ from rich.text import Text
 
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import READINGS, RULES, rule_named
-from streaming.probe.exercise import exercises
+from streaming.probe.duties import exercises
 from streaming.user_error import UserError, did_you_mean
 
 

@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from streaming.broker.java import java
+from streaming.broker.jars import java
 from streaming.log import QUERY_LOG, configure_log
 from streaming.observe import add_observe_flag, observed
 from streaming.process import interrupt_held

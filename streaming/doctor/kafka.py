@@ -11,7 +11,7 @@ from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, TopicD
 
 from streaming.broker.cluster import ConnectionErrors, closed_addresses, describe_cluster
 from streaming.broker.topics import findings_topic, frames_topic, quarantine_topic, reason
-from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor import Answer, Diagnosis
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import admin_client
 from streaming.user_error import UserError

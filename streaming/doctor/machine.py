@@ -22,7 +22,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
 from decoders.wire.other_protocol import OtherProtocol
-from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor import Answer, Diagnosis
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
 from streaming.feeder.key_log_files import FollowedKeyLogs
 from streaming.feeder.port_watch import ANY_PORT, PAGE, TLS_PAGE, UNREAD, port_name

@@ -6,7 +6,7 @@ of any; one that joins a group only with `--writes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -14,6 +14,9 @@ from typing import Any, Final
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.identifier import identifier_text
 from expectations.identity.known_ranges import ENOUGH_CLOSES
+from expectations.report.coverage import Coverage
+from expectations.rules.base.rule import Rule
+from expectations.rules.catalogue import rule_named
 from streaming.probe.connection import NotOfferedError, ProbingClient
 from streaming.probe.requests import (
     GROUP,
@@ -27,6 +30,7 @@ from streaming.probe.requests import (
     negotiate,
     send_null,
 )
+from streaming.record.provocations import PROVOCATIONS
 
 Play = Callable[[ProbingClient], object]
 """Asks on one connection. Raises ConnectionClosedError, or NotOfferedError if there is nothing to ask."""
@@ -448,3 +452,20 @@ DUTIES: Final = (
     ),
 )
 """All duties, as they are asked: somebody coordinates a group once it was joined."""
+
+
+def exercises(rule: Rule) -> list[str]:
+    """Return the commands that let a rule judge something; none where a client must do it by itself."""
+    duties = [duty.name for duty in DUTIES if rule.id in duty.rules]
+    provocations = [each.name for each in PROVOCATIONS if rule.id in each.rules]
+    asked = [f"kipwatch probe ({', '.join(duties)})"] if duties else []
+    return asked + ([f"kipwatch record --provoke {','.join(provocations)}"] if provocations else [])
+
+
+def unexercised(coverage: Iterable[Coverage]) -> Iterator[str]:
+    """Yield a line for each rule that decided nothing: what it needs, and what would give it that."""
+    for row in coverage:
+        if not row.exercised:
+            rule = rule_named(row.rule)
+            by = "; ".join(exercises(rule))
+            yield f"{rule.id} needs {rule.needs}" + (f": {by}" if by else "")

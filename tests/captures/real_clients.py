@@ -12,8 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.jars import jars
-from streaming.broker.java import java
+from streaming.broker.jars import jars, java
 from tests.captures.recording import FOLDER, recorded
 
 CAPTURE = FOLDER / "real_clients.pcap"

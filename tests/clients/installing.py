@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from streaming.broker.java import java
+from streaming.broker.jars import java
 from streaming.user_error import UserError
 from tests.clients.releases import jars_of
 from tests.clients.table import FOLDER, Client

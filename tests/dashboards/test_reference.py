@@ -21,7 +21,7 @@ from dashboards.reference import finding_schema, metrics_reference
 from decoders.schema.registry import default_schemas
 from streaming.check.examination import examine
 from streaming.commands.main import main
-from streaming.feeder.feeder_metrics import FeederMetrics
+from streaming.feeder.feeder import FeederMetrics
 from streaming.metrics.definitions import BUILD_INFO
 from streaming.query.application_metrics import ApplicationMetrics
 from tests.captures import planted, real_clients

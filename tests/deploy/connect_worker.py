@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streaming.broker import child_guard
-from streaming.broker.jars import jars
-from streaming.broker.java import java
+from streaming.broker.jars import jars, java
 from streaming.broker.ports import HOST, free_ports
 from tests.deploy.alertmanager import until
 from tests.pins import pinned_by

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from streaming.broker import child_guard
-from streaming.broker.java import java
+from streaming.broker.jars import java
 from streaming.broker.ports import HOST, free_ports
 from streaming.query.session import WORKER_PYTHON
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from streaming.broker.jars import jars
-from streaming.broker.java import java
+from streaming.broker.jars import jars, java
 from tests.captures import real_clients
 
 TOPIC = "work"

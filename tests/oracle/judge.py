@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from streaming.broker.java import OLDEST, java
+from streaming.broker.jars import OLDEST, java
 
 SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
 SECONDS = 240

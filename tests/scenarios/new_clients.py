@@ -6,8 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from streaming.broker.jars import jars
-from streaming.broker.java import java
+from streaming.broker.jars import jars, java
 from streaming.broker.ports import HOST
 from streaming.probe.requests import TOPIC
 from tests.scenarios.stage import PASSWORD, USER

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.broker.java import java, version_in
+from streaming.broker.jars import java, version_in
 from streaming.user_error import UserError
 
 

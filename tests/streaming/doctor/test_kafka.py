@@ -9,7 +9,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 
 from streaming.broker.topics import create_topics
 from streaming.commands.doctor import examination
-from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor import Answer, Diagnosis
 from streaming.doctor.kafka import KafkaDoctor, TopicUse, findings_use, frames_use
 from streaming.settings.configuration import Configuration, FramesTopicSettings, Topics
 from streaming.settings.kafka_client import Setting

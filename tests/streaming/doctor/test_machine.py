@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming.doctor import machine
-from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor import Answer, Diagnosis, machine
 from streaming.settings.configuration import Configuration
 
 YES, NOTE, NO = Answer.YES, Answer.NOTE, Answer.NO

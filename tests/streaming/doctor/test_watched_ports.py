@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.doctor.diagnosis import Answer, Diagnosis
+from streaming.doctor import Answer, Diagnosis
 from streaming.doctor.machine import watched_ports
 from streaming.settings.configuration import Configuration
 from tests.decoders.tls.writer import SUITES, TlsWriter

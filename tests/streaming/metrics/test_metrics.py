@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoders.tls.outcome import TlsOutcome
 from decoders.wire.ledger import Ledger
 from expectations.rules.base.rule import Verdict
-from streaming.feeder.feeder_metrics import FeederMetrics
+from streaming.feeder.feeder import FeederMetrics
 from streaming.metrics.definitions import METRICS
 from streaming.metrics.exposition import Exposition, serve
 from streaming.metrics.labels import LONGEST, OTHER, UNKNOWN, label_value

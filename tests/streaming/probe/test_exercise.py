@@ -7,7 +7,7 @@ from pathlib import Path
 from expectations.report.coverage import coverage_of
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES, rule_named
-from streaming.probe.exercise import exercises, unexercised
+from streaming.probe.duties import exercises, unexercised
 from tests.streaming.captures import conforming, write_capture
 from tests.streaming.commands.ran import run_process
 
