@@ -21,13 +21,15 @@ import functools
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import msgspec
 
 from expectations.conversation.identifier import is_own_uuid, own_uuid, written
 from expectations.conversation.observation import Evidence, Observation, Occurrence, Statement
 from expectations.conversation.own_values import Own
+from expectations.conversation.progress import Progress
 from expectations.conversation.statement_template import (
     OwnValues,
     Values,
@@ -49,49 +51,29 @@ class OddStateError(Exception):
     """A state has no canonical form: it has several members, too many own values, or a judgement."""
 
 
-class Renamer(Protocol):
-    """What an own value becomes. Numbers are positive, except those of `any_number`."""
+@dataclass(frozen=True, slots=True)
+class Renamer:
+    """What the own values of a state become. `number` gets positive numbers, `any_number` any.
 
-    def number(self, value: int) -> int: ...
-    def any_number(self, value: int) -> int: ...
-    def text(self, value: str) -> str: ...
-    def uuid(self, value: bytes) -> bytes: ...
-    def evidence(self, value: Evidence) -> Evidence: ...
+    `observations` are those that were walked: several rules may keep one, which stays one.
+    """
 
-    @property
-    def observations(self) -> dict[Observation, Observation]:
-        """What walked observations became: several rules may keep one, which stays one."""
+    number: Callable[[int], int]
+    any_number: Callable[[int], int]
+    text: Callable[[str], str]
+    uuid: Callable[[bytes], bytes]
+    evidence: Callable[[Evidence], Evidence]
+    observations: dict[Observation, Observation] = field(default_factory=dict)
 
 
 class Registers:
-    """The registers of one state, filled while it is walked."""
+    """The registers of one state, filled while it is walked with `renamer`."""
 
     def __init__(self) -> None:
-        self.observations: dict[Observation, Observation] = {}
         self.numbers: list[int] = []
         self.uuids: dict[bytes, int] = {}
         self.texts: dict[str | Evidence, int] = {}
-
-    def number(self, value: int) -> int:
-        """Put a number into the next register, and return which one that is, from 1."""
-        self.numbers.append(value)
-        return len(self.numbers)
-
-    any_number = number
-
-    def text(self, value: str) -> str:
-        """Put a text into a register, and return the register's name."""
-        name: str = _TEXT_NAMES[self.texts.setdefault(value, len(self.texts))]
-        return name
-
-    def uuid(self, value: bytes) -> bytes:
-        """Put a UUID into a register, and return the register's name."""
-        name: bytes = _UUID_NAMES[self.uuids.setdefault(value, len(self.uuids))]
-        return name
-
-    def evidence(self, value: Evidence) -> Evidence:
-        """Put evidence into a text register, and return the register's name."""
-        return Evidence(_TEXT_NAMES[self.texts.setdefault(value, len(self.texts))], b"")
+        self.renamer = Renamer(self._number, self._number, self._text, self._uuid, self._evidence)
 
     def checked_widths(self) -> tuple[int, int, int]:
         """Return the numbers of registers by kind. Raises OddStateError if there are too many."""
@@ -100,59 +82,46 @@ class Registers:
             raise OddStateError
         return widths
 
+    def _number(self, value: int) -> int:
+        """Put a number into the next register, and return which one that is, from 1."""
+        self.numbers.append(value)
+        return len(self.numbers)
 
-class Filler:
-    """Puts the values of registers in the place of their names."""
+    def _text(self, value: str | Evidence) -> str:
+        """Put a text into a register, and return the register's name."""
+        return _TEXT_NAMES[min(self.texts.setdefault(value, len(self.texts)), TEXTS)]
 
-    def __init__(self, numbers: Sequence[int], uuids: Sequence[bytes], texts: Sequence[Any]) -> None:
-        self.observations: dict[Observation, Observation] = {}
-        self._numbers = numbers
-        self._uuids = uuids
-        self._texts = texts
+    def _uuid(self, value: bytes) -> bytes:
+        return _UUID_NAMES[min(self.uuids.setdefault(value, len(self.uuids)), UUIDS)]
 
-    def number(self, value: int) -> int:
-        return self._numbers[value - 1]
-
-    any_number = number
-
-    def text(self, value: str) -> str:
-        text: str = self._texts[int(value)]
-        return text
-
-    def uuid(self, value: bytes) -> bytes:
-        return self._uuids[value[-1]]
-
-    def evidence(self, value: Evidence) -> Evidence:
-        evidence: Evidence = self._texts[int(value.source)]
-        return evidence
+    def _evidence(self, value: Evidence) -> Evidence:
+        return Evidence(self._text(value), b"")
 
 
-class _Names(dict[int, Any]):
-    """The names of registers, each made when it is first needed."""
+def filler(numbers: Sequence[int], uuids: Sequence[bytes], texts: Sequence[Any]) -> Renamer:
+    """Return what puts the values of registers in the place of their names."""
 
-    def __init__(self, make: Callable[[int], Any]) -> None:
-        super().__init__()
-        self._make = make
+    def number(name: int) -> int:
+        return numbers[name - 1]
 
-    def __missing__(self, number: int) -> Any:
-        if number > max(UUIDS, TEXTS):
-            raise OddStateError
-        self[number] = self._make(number)
-        return self[number]
+    return Renamer(
+        number,
+        number,
+        lambda name: texts[int(name)],
+        lambda name: uuids[name[-1]],
+        lambda name: texts[int(name.source)],
+    )
 
 
-_TEXT_NAMES: Final = _Names(str)
-_UUID_NAMES: Final = _Names(lambda number: _UUID_PREFIX + number.to_bytes(8))
+_TEXT_NAMES: Final = tuple(map(str, range(TEXTS + 1)))
+"""The names of text registers; all that are too many share the last one."""
+_UUID_NAMES: Final = tuple(_UUID_PREFIX + number.to_bytes(8) for number in range(UUIDS + 1))
 
 Walk = Callable[[Any, Renamer], Any]
 
 
 def _number(value: int, renamer: Renamer) -> int:
     return renamer.number(value) if value > 0 else value
-
-
-def _any_number(value: int, renamer: Renamer) -> int:
-    return renamer.any_number(value)
 
 
 def _text(value: str, renamer: Renamer) -> str:
@@ -188,10 +157,6 @@ def _statement(value: Statement, renamer: Renamer) -> Statement:
     )
 
 
-def _evidence(value: Evidence, renamer: Renamer) -> Evidence:
-    return renamer.evidence(value)
-
-
 def _observation(value: Observation, renamer: Renamer) -> Observation:
     walked = renamer.observations.get(value)
     if walked is None:
@@ -207,7 +172,7 @@ def _judgement(value: Judgement, renamer: Renamer) -> Judgement:
 
 _OF_OWN: Final[Mapping[Own, Walk]] = {
     Own.NUMBER: _number,
-    Own.ANY_NUMBER: _any_number,
+    Own.ANY_NUMBER: lambda value, renamer: renamer.any_number(value),
     Own.TEXT: _text,
     Own.UUID: _uuid,
     Own.UUID_TEXT: _uuid_text,
@@ -215,9 +180,11 @@ _OF_OWN: Final[Mapping[Own, Walk]] = {
 }
 _OF_TYPE: Final[Mapping[type, Walk]] = {
     Observation: _observation,
-    Evidence: _evidence,
+    Evidence: lambda value, renamer: renamer.evidence(value),
     Judgement: _judgement,
+    Progress: lambda _value, _renamer: Progress(),
 }
+"""The progress is kept apart from the form."""
 
 
 @functools.cache

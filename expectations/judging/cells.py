@@ -1,8 +1,10 @@
 """The cells that a transition reads: one row of int64 for a connection and the frame that it comes to.
 
-    progress   what every frame moves, before this frame
-    advanced   the same, after it
-    registers  numbers, UUIDs in two cells each, and texts by their numbers in a pool (`canonical.py`)
+    advanced   what every frame moves, after this frame
+    stored     the row that is kept of a connection:
+        where      its facts, its server and its requests in flight, by number, and whether it has findings
+        progress   what every frame moves, before this frame
+        registers  numbers, UUIDs in two cells each, and texts by their numbers in a pool (`canonical.py`)
     input      the values of the frame's occurrence, and the own values of its statement
 
 A guard compares two cells, a register is set to a cell, and so is each gap of a claim.
@@ -10,6 +12,7 @@ A guard compares two cells, a register is set to a cell, and so is each gap of a
 
 from __future__ import annotations
 
+import enum
 from typing import Final, NamedTuple
 
 from expectations.conversation.columnar.window_columns import OF_OCCURRENCE as COLUMNS
@@ -18,12 +21,16 @@ from expectations.judging.canonical import NUMBERS, TEXTS, UUIDS
 
 ZERO: Final = 0
 """A cell that holds 0."""
-PROGRESS: Final = 1
-ADVANCED: Final = PROGRESS + len(PROGRESS_NUMBERS)
-NUMBER: Final = ADVANCED + len(PROGRESS_NUMBERS)
+ADVANCED: Final = 1
+STORED: Final = ADVANCED + len(PROGRESS_NUMBERS)
+FACTS, SERVER, IN_FLIGHT, HAS_FINDINGS = range(STORED, STORED + 4)
+PROGRESS: Final = HAS_FINDINGS + 1
+NUMBER: Final = PROGRESS + len(PROGRESS_NUMBERS)
 UUID: Final = NUMBER + NUMBERS
 TEXT: Final = UUID + 2 * UUIDS
 INPUT: Final = TEXT + TEXTS
+ROW: Final = INPUT - STORED
+"""The width of a stored row."""
 
 OF_OCCURRENCE: Final = COLUMNS[: COLUMNS.index("size")]
 INPUTS: Final = (
@@ -46,13 +53,16 @@ the occurrence among those of the step. The last two say whether requests are in
 after it.
 """
 CELLS: Final = INPUT + len(INPUTS)
-ROW: Final = len(PROGRESS_NUMBERS) + INPUT - NUMBER
-"""Cells that are kept of a connection: the progress and the registers."""
 
 
 def input_cell(name: str) -> int:
     """Return the cell of an input."""
     return INPUT + INPUTS.index(name)
+
+
+def column(cell: int) -> int:
+    """Return the column that a cell has in a stored row."""
+    return cell - STORED
 
 
 class Linear(NamedTuple):
@@ -61,3 +71,22 @@ class Linear(NamedTuple):
     plus: int = ZERO
     minus: int = ZERO
     constant: int = 0
+
+
+class Effect(enum.IntFlag):
+    """What a transition does, beyond what every frame does to the progress.
+
+    A client ID, an instance ID or a member is new; frames were lost; the member's heartbeat is forgotten; the
+    frame is the member's heartbeat. It yields claims. It closes the connection: one with findings publishes
+    them, so the judge is asked.
+    """
+
+    NOTHING = 0
+    NEW_CLIENT = 1
+    NEW_INSTANCE = 2
+    NEW_MEMBER = 4
+    LOSES = 8
+    FORGETS = 16
+    BEATS = 32
+    CLAIMS = 64
+    CLOSES = 128

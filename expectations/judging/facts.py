@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,22 +22,10 @@ from expectations.rules.catalogue import RULE_STATES, changed_states
 FACTS_KEPT: Final = 2_000
 """Facts that a worker keeps decoded."""
 NO_CLIENT: Final = -1
-_RULES: Final[Mapping[str, Walk]] = {
-    name: typing.cast(Walk, walk_of(hint)) for name, hint in typing.get_type_hints(RULE_STATES).items()
-}
+_RULE_TYPES: Final = typing.get_type_hints(RULE_STATES)
+_RULES: Final = {name: typing.cast(Walk, walk_of(hint)) for name, hint in _RULE_TYPES.items()}
 _IDENTITIES: Final = typing.cast(Walk, walk_of(ShownIdentities))
-_OF_KEY: Final = ("connection", "cluster", "client", "server", "run")
-"""The first fields of a conversation: which connection it is."""
-_APART: Final = (*_OF_KEY, "progress")
-assert Conversation.__struct_fields__[: len(_APART)] == _APART
-_CONFIGURED: Final = Conversation.__struct_fields__.index("configured")
-_CONVERSATION: Final = [
-    (at, walk)
-    for at, name in enumerate(Conversation.__struct_fields__)
-    if at >= len(_APART)
-    and at != _CONFIGURED
-    and (walk := walk_of(typing.get_type_hints(Conversation, include_extras=True)[name])) is not None
-]
+_CONVERSATION: Final = typing.cast(Walk, walk_of(Conversation))
 _NOBODY: Final = ConnectionKey(b"", "", "", "", 0)
 
 
@@ -51,17 +39,8 @@ class Shape(NamedTuple):
     has_heartbeat: bool = False
 
 
-class _PackedFacts(msgspec.Struct, array_like=True):
-    """The layout of facts. `rules` has the states that have changed."""
-
-    conversation: Conversation
-    rules: dict[str, msgspec.Raw]
-    identities: ShownIdentities
-    shape: Shape
-
-
-class _Form(NamedTuple):
-    """A canonical form."""
+class _Form(msgspec.Struct, array_like=True):
+    """A canonical form. `rules` has the states that have changed."""
 
     conversation: Conversation
     rules: dict[str, Any]
@@ -70,10 +49,7 @@ class _Form(NamedTuple):
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_PackedFacts)
-_RULE_DECODERS: Final = {
-    name: msgspec.msgpack.Decoder(hint) for name, hint in typing.get_type_hints(RULE_STATES).items()
-}
+_DECODER: Final = msgspec.msgpack.Decoder(_Form)
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
@@ -125,10 +101,11 @@ def canonical(state: ConnectionState, encoder: msgspec.msgpack.Encoder = _ENCODE
     if len(progress.members) > 1:
         raise OddStateError
     registers = Registers()
+    renamer = registers.renamer
     form = _Form(
-        _walked(conversation, _NOBODY, None, registers),
-        {name: _RULES[name](kept, registers) for name, kept in changed_states(state.rules).items()},
-        _IDENTITIES(state.identities, registers),
+        _walked(conversation, _NOBODY, None, renamer),
+        {name: _RULES[name](kept, renamer) for name, kept in changed_states(state.rules).items()},
+        _IDENTITIES(state.identities, renamer),
         shape_of(progress),
     )
     client = conversation.client_id or ""
@@ -160,20 +137,20 @@ def _walked(
     configured: ClusterDescription | None,
     renamer: Renamer,
 ) -> Conversation:
-    fields = list(msgspec.structs.astuple(conversation))
-    fields[: len(_APART)] = key.id, key.cluster, key.client, key.server, key.run, Progress()
-    fields[_CONFIGURED] = configured
-    for at, walk in _CONVERSATION:
-        fields[at] = walk(fields[at], renamer)
-    return Conversation(*fields)
+    walked: Conversation = _CONVERSATION(conversation, renamer)
+    walked.connection, walked.cluster, walked.client = key.id, key.cluster, key.client
+    walked.server, walked.run, walked.configured = key.server, key.run, configured
+    return walked
 
 
 @functools.lru_cache(maxsize=FACTS_KEPT)
 def _unpacked(packed: bytes) -> _Form:
     """Unpack a canonical form. Those of most connections have been asked for before."""
-    stored = _DECODER.decode(packed)
+    form = _DECODER.decode(packed)
     # A later version may lack a rule that kept a state.
-    rules = {
-        name: _RULE_DECODERS[name].decode(raw) for name, raw in stored.rules.items() if name in _RULE_DECODERS
+    form.rules = {
+        name: msgspec.convert(kept, _RULE_TYPES[name])
+        for name, kept in form.rules.items()
+        if name in _RULE_TYPES
     }
-    return _Form(stored.conversation, rules, stored.identities, stored.shape)
+    return form

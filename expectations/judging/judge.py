@@ -27,7 +27,7 @@ from expectations.identity.claim_tracker import ClaimTracker
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.dispatch import Dispatcher, RuleCall
 from expectations.judging.finding import Finding, Subject, finding_of
-from expectations.judging.outcome import Outcome, merged
+from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms, as_found
 from expectations.rules.base.rule import Judgement, Level, Rule, Verdict
 from expectations.rules.catalogue import NO_STATE, RULE_STATES, state_of
@@ -82,25 +82,18 @@ class Judge:
         self._dispatcher = Dispatcher(self._rules)
 
     def judge(self, state: ConnectionState, window: Window) -> Outcome:
-        """Judge a window of one connection and update its state. Returns the outcome of the whole window."""
-        return merged(self.judge_each(state, window))
+        """Judge a window of one connection and update its state.
 
-    def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
-        """Judge a window of one connection and update its state. Returns an outcome per observation.
-
-        Findings to publish are in the last outcome. Observations that were judged before, from a source that
-        is read again, are skipped; their outcomes are empty.
+        Observations that were judged before, from a source that is read again, are skipped.
         """
-        observations = window.observations
-        outcomes = [Outcome() for _ in observations]
+        outcome = Outcome()
         state.conversation.configured = self.configured(window.connection.server)
         judged_until = state.conversation.progress.sequence
-        for observation, outcome in zip(observations, outcomes, strict=True):
+        for observation in window.observations:
             if observation.last_sequence > judged_until:
                 self.judge_observation(state, observation, outcome)
-        if outcomes:
-            outcomes[-1].findings.extend(self._publish(state, everything=state.conversation.closed))
-        return outcomes
+        outcome.findings.extend(self._publish(state, everything=state.conversation.closed))
+        return outcome
 
     def interrupt(self, state: ConnectionState) -> Outcome:
         """Judge a connection on which frames were lost without a record of that, as if by a gap."""
@@ -125,7 +118,7 @@ class Judge:
         conversation.process(observation)
         outcome.claims.extend(ClaimTracker(state.identities, conversation).process(observation))
         dispatch = self._dispatcher.dispatch(observation, conversation)
-        outcome.checks = dict.fromkeys(dispatch.passed, observation.count)
+        outcome.count_checks(dispatch.passed, observation.count)
         self._ask(dispatch.calls, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._closing:

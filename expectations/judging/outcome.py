@@ -49,6 +49,11 @@ class Outcome(msgspec.Struct):
         key = (rule.id, str(judgement.ruling))
         self.checks[key] = self.checks.get(key, 0) + judgement.count
 
+    def count_checks(self, checks: Iterable[tuple[str, str]], count: int) -> None:
+        """Count each check `count` times."""
+        for check in checks:
+            self.checks[check] = self.checks.get(check, 0) + count
+
     def count_identity(self, rule: Rule, judgement: Judgement, listener: str) -> None:
         """Count one judgement of an identity, which was shown at a listener."""
         self.count(rule, judgement)
@@ -85,11 +90,3 @@ class Outcome(msgspec.Struct):
 
     def _count_offence(self, offence: Offence, count: int) -> None:
         self.offences[offence] = self.offences.get(offence, 0) + max(count, 1)
-
-
-def merged(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the sum of the outcomes of successive windows."""
-    whole = Outcome()
-    for outcome in outcomes:
-        whole.add(outcome)
-    return whole

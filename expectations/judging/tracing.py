@@ -15,16 +15,15 @@ arithmetic other than sums and differences, requests that are in flight, a state
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from expectations.conversation.bodies import ClusterDescription
-from expectations.conversation.observation import Evidence, Observation, Occurrence, Statement
+from expectations.conversation.observation import Observation, Occurrence, Statement
 from expectations.conversation.progress import (
     PROGRESS_NUMBERS,
-    ApiVersion,
     InFlight,
     MemberProgress,
     Progress,
@@ -32,7 +31,7 @@ from expectations.conversation.progress import (
 )
 from expectations.conversation.statement_template import OwnValues, StatementTemplate, Values
 from expectations.identity.claim import Claim
-from expectations.judging.canonical import OddStateError
+from expectations.judging.canonical import OddStateError, Registers, Renamer
 from expectations.judging.cells import (
     ADVANCED,
     NUMBER,
@@ -40,6 +39,7 @@ from expectations.judging.cells import (
     TEXT,
     UUID,
     ZERO,
+    Effect,
     Linear,
     input_cell,
 )
@@ -85,32 +85,17 @@ class Input(NamedTuple):
     configured: ClusterDescription | None = None
 
 
-class Effect(NamedTuple):
-    """What an observation does to the progress, beyond what every frame does.
-
-    A client ID, an instance ID or a member is new; frames were lost; the member's heartbeat is forgotten; the
-    frame is the member's heartbeat.
-    """
-
-    new_client: bool = False
-    new_instance: bool = False
-    new_member: bool = False
-    loses: bool = False
-    forgets: bool = False
-    beats: bool = False
-
-
 class Learnt(NamedTuple):
     """A transition: where `guards` hold, it leads to `facts`, or, if these are None, to the judge.
 
-    `moves` are the new values of the number registers, of the UUID registers by the first of their two cells,
-    and of the text registers. `checks` count as often as the frame. `of_server` are claims of no connection.
+    `moves` are the cells of registers that change, with their new values. `checks` count as often as the
+    frame. `of_server` are claims of no connection.
     """
 
     guards: tuple[Guard, ...]
     facts: Facts | None = None
-    moves: tuple[tuple[Linear, ...], tuple[int, ...], tuple[int, ...]] = ((), (), ())
-    effect: Effect = Effect()
+    moves: tuple[tuple[int, Linear], ...] = ()
+    effect: Effect = Effect.NOTHING
     checks: tuple[tuple[str, str], ...] = ()
     claims: ClaimTemplate | None = None
     of_server: ClaimTemplate | None = None
@@ -130,26 +115,11 @@ class _TracedInFlight:
         """Go from what is in flight before the frame to what is in flight after it."""
         self._number = self._after
 
-    def forget(self) -> dict[int, int]:
-        return self._nothing.forget()
-
-    def may_include(self, version: ApiVersion) -> bool:
-        return self._nothing.may_include(version)
-
-    @property
-    def only_one(self) -> ApiVersion | None:
-        return self._nothing.only_one
-
-    @property
-    def counts(self) -> dict[ApiVersion, int]:
-        return self._nothing.counts
-
-    @property
-    def _nothing(self) -> InFlight:
-        """What is in flight if nothing is. Raises NotFollowedError if something is."""
+    def __getattr__(self, name: str) -> Any:
+        """Answer as if nothing is in flight. Raises NotFollowedError if something is."""
         if self._number != 0:
             raise NotFollowedError
-        return InFlight()
+        return getattr(InFlight(), name)
 
 
 class _TracedProgress(Progress):
@@ -158,7 +128,7 @@ class _TracedProgress(Progress):
     cells: Any = None
     of_cell: Any = None
     shape: Shape = Shape()
-    effect: Effect = Effect()
+    effect: Effect = Effect.NOTHING
 
     @classmethod
     def of(
@@ -187,7 +157,7 @@ class _TracedProgress(Progress):
 
     def lose(self, sequence: int) -> dict[int, int]:
         """Process a loss. Raises NotFollowedError if something is in flight."""
-        self.effect = self.effect._replace(loses=True)
+        self.effect |= Effect.LOSES
         return super().lose(sequence)
 
     def advance(
@@ -198,15 +168,15 @@ class _TracedProgress(Progress):
             raise OddStateError
         name = next(iter(self.members), "")
         beating = self.only_member is not None and isinstance(self.only_member.heartbeat, TracedNumber)
-        had, loses = self.shape, self.effect.loses
-        self.effect = Effect(
-            new_client=self.client is not None and not had.has_client,
-            new_instance=self.instance is not None and not had.has_instance,
-            new_member=bool(name) and not had.has_member,
-            loses=loses,
-            forgets=had.has_heartbeat and not beating,
-            beats=member is not None,
-        )
+        had, loses = self.shape, bool(self.effect & Effect.LOSES)
+        for effect, has_it in (
+            (Effect.NEW_CLIENT, self.client is not None and not had.has_client),
+            (Effect.NEW_INSTANCE, self.instance is not None and not had.has_instance),
+            (Effect.NEW_MEMBER, bool(name) and not had.has_member),
+            (Effect.FORGETS, had.has_heartbeat and not beating),
+            (Effect.BEATS, member is not None),
+        ):
+            self.effect |= effect if has_it else Effect.NOTHING
         shape = Shape(
             self.client is not None,
             self.instance is not None,
@@ -230,30 +200,6 @@ class _TracedProgress(Progress):
         return plain.numbers()
 
 
-class _TracedValues:
-    """Puts traced numbers and stand-ins in the place of the names of registers."""
-
-    def __init__(self, of_cell: Callable[..., TracedNumber], stand_ins: StandIns) -> None:
-        self.observations: dict[Observation, Observation] = {}
-        self._of_cell = of_cell
-        self._stand_ins = stand_ins
-
-    def number(self, value: int) -> int:
-        return self._of_cell(NUMBER + value - 1, is_positive=True)
-
-    def any_number(self, value: int) -> int:
-        return self._of_cell(NUMBER + value - 1)
-
-    def text(self, value: str) -> str:
-        return self._stand_ins.text(TEXT + int(value))
-
-    def uuid(self, value: bytes) -> bytes:
-        return self._stand_ins.uuid(UUID + 2 * value[-1])
-
-    def evidence(self, value: Evidence) -> Evidence:
-        return self._stand_ins.evidence(TEXT + int(value.source))
-
-
 _MAYBE_ABSENT: Final = (
     PROGRESS + PROGRESS_NUMBERS.index("captured_at"),
     PROGRESS + PROGRESS_NUMBERS.index("sequence"),
@@ -270,70 +216,104 @@ class Tracer:
 
     def learn(self, facts: Facts, given: Input, cells: list[int]) -> Learnt:
         """Learn what comes of an input to a connection with these facts. `cells` are those of an example."""
-        trace, stand_ins = Trace(), StandIns(self._secret)
-
-        def of_cell(cell: int, *, is_positive: bool = False) -> TracedNumber:
-            surely = is_positive or (PROGRESS <= cell < NUMBER and cell not in _MAYBE_ABSENT)
-            return TracedNumber.of(int(cells[cell]), Linear(cell), trace, is_positive=surely)
-
-        key = stand_ins.key()
-        progress = functools.partial(_TracedProgress.of, shape=facts.shape, cells=cells, of_cell=of_cell)
-        state = facts.state(_TracedValues(of_cell, stand_ins), key, progress, given.configured)
+        tracing = _Tracing(given, cells, StandIns(self._secret))
         try:
-            checks, claims = self._judged(state, given, of_cell, stand_ins)
-            return _learnt(state, checks, claims, trace, stand_ins)
+            return tracing.learnt(facts, self._judge)
         except (NotFollowedError, OddStateError):
-            return Learnt(tuple(trace.guards))
+            return Learnt(tuple(tracing.trace.guards))
+
+
+class _Tracing:
+    """One observation on one state, in traced numbers and stand-ins. `trace` has the guards so far."""
+
+    def __init__(self, given: Input, cells: list[int], stand_ins: StandIns) -> None:
+        self.trace = Trace()
+        self._given = given
+        self._cells = cells
+        self._stand_ins = stand_ins
+
+    def learnt(self, facts: Facts, judge: Judge) -> Learnt:
+        """Judge the observation and return the transition. Raises NotFollowedError and OddStateError."""
+        stand_ins = self._stand_ins
+        progress = functools.partial(
+            _TracedProgress.of, shape=facts.shape, cells=self._cells, of_cell=self._number
+        )
+        state = facts.state(self._renamer(), stand_ins.key(), progress, self._given.configured)
+        checks, claims = self._judged(state, judge)
+        target, registers = canonical(state, msgspec.msgpack.Encoder(enc_hook=self.trace.constant))
+        if stand_ins.leak_into(target.packed):
+            raise NotFollowedError
+        own, of_server = (
+            [claim for claim in claims if bool(claim.connection) is is_own] for is_own in (True, False)
+        )
+        return Learnt(
+            tuple(self.trace.guards),
+            target,
+            tuple(_moves(facts, registers, stand_ins)),
+            state.conversation.progress.effect,  # type: ignore[attr-defined]
+            checks,
+            ClaimTemplate(own, stand_ins) if own else None,
+            ClaimTemplate(of_server, stand_ins) if of_server else None,
+        )
+
+    def _number(self, cell: int, *, is_positive: bool = False) -> TracedNumber:
+        surely = is_positive or (ADVANCED <= cell < NUMBER and cell not in _MAYBE_ABSENT)
+        return TracedNumber.of(int(self._cells[cell]), Linear(cell), self.trace, is_positive=surely)
+
+    def _positive(self, name: str) -> TracedNumber:
+        return self._number(input_cell(name), is_positive=True)
+
+    def _renamer(self) -> Renamer:
+        """Return what puts traced numbers and stand-ins in the place of the names of registers."""
+        stand_ins = self._stand_ins
+        return Renamer(
+            lambda name: self._number(NUMBER + name - 1, is_positive=True),
+            lambda name: self._number(NUMBER + name - 1),
+            lambda name: stand_ins.text(TEXT + int(name)),
+            lambda name: stand_ins.uuid(UUID + 2 * name[-1]),
+            lambda name: stand_ins.evidence(TEXT + int(name.source)),
+        )
 
     def _judged(
-        self,
-        state: ConnectionState,
-        given: Input,
-        of_cell: Callable[..., TracedNumber],
-        stand_ins: StandIns,
+        self, state: ConnectionState, judge: Judge
     ) -> tuple[tuple[tuple[str, str], ...], list[Claim]]:
         """Judge the input. Returns the checks that each frame counts under, and the claims."""
-        if given.template is None:
-            return (), self._judge.latest_claims(state)
-        occurrence = _occurrence(given, of_cell, stand_ins)
-        statement = given.template.filled(_own_values(given, of_cell, stand_ins))
-        outcome = Outcome()
-        self._judge.judge_observation(state, Observation(statement, occurrence), outcome)
+        if self._given.template is None:
+            return (), judge.latest_claims(state)
+        statement, occurrence, outcome = self._statement(self._given.template), self._occurrence(), Outcome()
+        judge.judge_observation(state, Observation(statement, occurrence), outcome)
         if outcome.offences or outcome.findings:
             raise NotFollowedError
         if any(not _is_count(count, occurrence.count) for count in outcome.checks.values()):
             raise NotFollowedError
         return tuple(outcome.checks), outcome.claims
 
+    def _occurrence(self) -> Occurrence:
+        given, positive = self._given, self._positive
+        first, begun, single = positive("first_sequence"), positive("first_captured_at"), given.is_single
+        return Occurrence(
+            first,
+            first if single else positive("last_sequence"),
+            begun,
+            begun if single else positive("last_captured_at"),
+            self._stand_ins.evidence(input_cell("evidence")),
+            0 if single else positive("previous_captured_at"),
+            1 if single else positive("count"),
+            self._number(input_cell("correlation_id")) if given.has_correlation_id else None,
+            positive("paired_sequence") if given.is_paired else 0,
+        )
 
-def _occurrence(given: Input, of_cell: Callable[..., TracedNumber], stand_ins: StandIns) -> Occurrence:
-    def positive(name: str) -> TracedNumber:
-        return of_cell(input_cell(name), is_positive=True)
-
-    first, begun = positive("first_sequence"), positive("first_captured_at")
-    single = given.is_single
-    return Occurrence(
-        first,
-        first if single else positive("last_sequence"),
-        begun,
-        begun if single else positive("last_captured_at"),
-        stand_ins.evidence(input_cell("evidence")),
-        0 if single else positive("previous_captured_at"),
-        1 if single else positive("count"),
-        of_cell(input_cell("correlation_id")) if given.has_correlation_id else None,
-        positive("paired_sequence") if given.is_paired else 0,
-    )
-
-
-def _own_values(given: Input, of_cell: Callable[..., TracedNumber], stand_ins: StandIns) -> Values:
-    related, own = given.relation, given.template.own if given.template else OwnValues.NONE
-    return Values(
-        stand_ins.text(related.client) if OwnValues.CLIENT in own else "",
-        stand_ins.uuid(related.instance) if OwnValues.INSTANCE in own else b"",
-        stand_ins.uuid(related.member) if OwnValues.MEMBER in own else b"",
-        stand_ins.text(related.group) if OwnValues.GROUP in own else "",
-        of_cell(input_cell("epoch"), is_positive=True) if OwnValues.EPOCH in own else 0,
-    )
+    def _statement(self, template: StatementTemplate) -> Statement:
+        own, related, stand_ins = template.own, self._given.relation, self._stand_ins
+        return template.filled(
+            Values(
+                stand_ins.text(related.client) if OwnValues.CLIENT in own else "",
+                stand_ins.uuid(related.instance) if OwnValues.INSTANCE in own else b"",
+                stand_ins.uuid(related.member) if OwnValues.MEMBER in own else b"",
+                stand_ins.text(related.group) if OwnValues.GROUP in own else "",
+                self._positive("epoch") if OwnValues.EPOCH in own else 0,
+            )
+        )
 
 
 def _is_count(checked: int, count: int) -> bool:
@@ -343,36 +323,24 @@ def _is_count(checked: int, count: int) -> bool:
     return not isinstance(checked, TracedNumber) and checked == count
 
 
-def _learnt(
-    state: ConnectionState,
-    checks: tuple[tuple[str, str], ...],
-    claims: Sequence[Claim],
-    trace: Trace,
-    stand_ins: StandIns,
-) -> Learnt:
-    encoder = msgspec.msgpack.Encoder(enc_hook=trace.constant)
-    facts, registers = canonical(state, encoder)
-    if stand_ins.leak_into(facts.packed):
-        raise NotFollowedError
+def _moves(before: Facts, registers: Registers, stand_ins: StandIns) -> Iterator[tuple[int, Linear]]:
+    """Yield the registers that change. Those that the new facts have no use for become 0.
+
+    Raises NotFollowedError for a value that comes neither from the old state nor from the frame.
+    """
     try:
-        moves = (
-            tuple(map(linear_of, registers.numbers)),
-            tuple(stand_ins.uuids[each] for each in registers.uuids),
-            tuple(stand_ins.texts[each] for each in registers.texts),
-        )
+        uuids = [stand_ins.uuids[each] for each in registers.uuids]
+        texts = [stand_ins.texts[each] for each in registers.texts]
     except KeyError:
-        # An own value of the new state comes neither from the old state nor from the frame.
         raise NotFollowedError from None
-    effect = state.conversation.progress.effect  # type: ignore[attr-defined]
-    own, of_server = (
-        [claim for claim in claims if bool(claim.connection) is is_own] for is_own in (True, False)
-    )
-    return Learnt(
-        tuple(trace.guards),
-        facts,
-        moves,
-        effect,
-        checks,
-        ClaimTemplate(own, stand_ins) if own else None,
-        ClaimTemplate(of_server, stand_ins) if of_server else None,
-    )
+    halves = [Linear(cell + half) for cell in uuids for half in (0, 1)]
+    numbers, uuids_before, texts_before = before.widths
+    for first, values, width in (
+        (NUMBER, [*map(linear_of, registers.numbers)], numbers),
+        (UUID, halves, 2 * uuids_before),
+        (TEXT, [*map(Linear, texts)], texts_before),
+    ):
+        unused = [Linear()] * (width - len(values))
+        for cell, value in enumerate([*values, *unused], first):
+            if value != Linear(cell):
+                yield cell, value

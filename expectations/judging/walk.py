@@ -19,18 +19,24 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled, inlined
 from expectations.conversation.columnar.open_addressing import slot_of_row
 from expectations.conversation.columnar.statement_columns import AT as OWN_AT
-from expectations.conversation.columnar.window_columns import AT, MISSING
+from expectations.conversation.columnar.window_columns import MISSING
 from expectations.conversation.progress import NEVER, PROGRESS_NUMBERS
 from expectations.conversation.statement_template import OwnValues
 from expectations.judging.canonical import TEXTS, UUIDS
 from expectations.judging.cells import (
     ADVANCED,
+    FACTS,
+    HAS_FINDINGS,
+    IN_FLIGHT,
     INPUT,
-    NUMBER,
+    INPUTS,
     OF_OCCURRENCE,
     PROGRESS,
+    ROW,
+    STORED,
     TEXT,
     UUID,
+    Effect,
     input_cell,
 )
 
@@ -48,17 +54,6 @@ UNUSUAL: Final = -1
 NO_ENTRY: Final = -1
 NO_VERSION: Final = -1
 
-NEW_CLIENT: Final = 1
-NEW_INSTANCE: Final = 2
-NEW_MEMBER: Final = 4
-LOSES: Final = 8
-FORGETS: Final = 16
-BEATS: Final = 32
-CLAIMS: Final = 64
-"""It yields claims."""
-CLOSES: Final = 128
-"""It closes the connection. One with findings publishes them: the judge is asked."""
-
 IN_INPUT: Final = 5
 """The relation of an ID that is in no register, and differs from the ID before it."""
 AS_BEFORE: Final = 6
@@ -69,21 +64,22 @@ BITS: Final = 3
 """Bits of a relation's parts: four IDs, then the occurrence, then what is configured."""
 CONFIGURED_AT: Final = 5 * BITS
 
-_CLIENT, _GROUP = int(OwnValues.CLIENT), int(OwnValues.GROUP)
-_INSTANCE, _MEMBER, _EPOCH = int(OwnValues.INSTANCE), int(OwnValues.MEMBER), int(OwnValues.EPOCH)
+_CLIENT, _GROUP, _EPOCH = int(OwnValues.CLIENT), int(OwnValues.GROUP), int(OwnValues.EPOCH)
+_INSTANCE, _MEMBER = int(OwnValues.INSTANCE), int(OwnValues.MEMBER)
+_NEW_CLIENT, _NEW_INSTANCE = int(Effect.NEW_CLIENT), int(Effect.NEW_INSTANCE)
+_NEW_MEMBER, _LOSES, _FORGETS = int(Effect.NEW_MEMBER), int(Effect.LOSES), int(Effect.FORGETS)
+_BEATS, _CLAIMS, _CLOSES = int(Effect.BEATS), int(Effect.CLAIMS), int(Effect.CLOSES)
 _PROGRESS_COUNT: Final = len(PROGRESS_NUMBERS)
 _CAPTURED_AT, _SEQUENCE, _LOSS = 0, 1, 2
 _SHOWN_CLIENT, _SHOWN_INSTANCE, _SHOWN_MEMBER, _HEARTBEAT = 3, 5, 7, 9
-_FIRST, _LAST, _BEGUN, _ENDED = (AT[name] for name in OF_OCCURRENCE[:4])
-_PREVIOUS, _COUNT, _CORRELATION, _PAIRED_WITH = (AT[name] for name in OF_OCCURRENCE[4:])
+_FIRST, _LAST, _BEGUN, _ENDED, _PREVIOUS, _COUNT, _CORRELATION, _PAIRED_WITH = map(input_cell, INPUTS[:8])
 _INPUT_EPOCH, _INPUT_CLIENT, _INPUT_GROUP = (input_cell(name) for name in ("epoch", "client", "group"))
 _INPUT_INSTANCE, _INPUT_MEMBER = input_cell("instance"), input_cell("member")
-_INPUT_EVIDENCE, _IN_FLIGHT = input_cell("evidence"), input_cell("in_flight")
-_IN_FLIGHT_AFTER: Final = input_cell("in_flight_after")
-_INPUT_COUNT, _INPUT_CORRELATION = input_cell("count"), input_cell("correlation_id")
-_INPUT_PAIRED: Final = input_cell("paired_sequence")
-_OF_TEMPLATE: Final = OWN_AT["template"]
-_OF_CLIENT, _OF_GROUP, _OF_EPOCH = OWN_AT["client"], OWN_AT["group"], OWN_AT["epoch"]
+_EVIDENCE, _ANY_BEFORE = input_cell("evidence"), input_cell("in_flight")
+_ANY_AFTER: Final = input_cell("in_flight_after")
+_OF_TEMPLATE, _OF_CLIENT, _OF_GROUP, _OF_EPOCH = (
+    OWN_AT[name] for name in ("template", "client", "group", "epoch")
+)
 _OF_INSTANCE, _OF_MEMBER = OWN_AT["instance_first"], OWN_AT["member_first"]
 _Integers = NDArray[np.int64]
 
@@ -94,14 +90,13 @@ class Tables(NamedTuple):
     `slots` is a hash table of entries, NO_ENTRY in a free slot. An entry has its key in `keys` (facts,
     template, relation) and its first transition in `heads`; `nexts` are further ones, tried in order.
 
-    Of a transition, `targets` are the facts to which it leads, or JUDGE, and `flags` what it does to the
-    progress. Its guards, moves and gaps of claims begin at `begins` (3 columns) and end where those of the
-    next begin. A guard is a comparison, two values of 3 columns (`cells.Linear`) and the outcome; a move is a
-    cell and a value; a gap is a value.
+    Of a transition, `targets` are the facts to which it leads, or JUDGE, and `effects` (`cells.Effect`) what
+    it does to the progress. Its guards, moves and gaps of claims begin at `begins` (3 columns) and end where
+    those of the next begin. A guard is a comparison, two values of 3 columns (`cells.Linear`) and the
+    outcome; a move is a cell and a value; a gap is a value.
 
-    `widths` are the numbers of registers that facts use, by kind. A row of `templates` has the own values of
-    a template, the number of the API version whose requests in flight it changes, or NO_VERSION, by how much,
-    and whether it is a request.
+    A row of `templates` has the own values of a template, the number of the API version whose requests in
+    flight it changes, or NO_VERSION, by how much, and whether it is a request.
     """
 
     slots: _Integers
@@ -109,58 +104,37 @@ class Tables(NamedTuple):
     heads: _Integers
     nexts: _Integers
     targets: _Integers
-    flags: _Integers
+    effects: _Integers
     begins: _Integers
     guards: _Integers
     moves: _Integers
     gaps: _Integers
-    widths: _Integers
     templates: _Integers
 
 
 class WalkInput(NamedTuple):
     """What windows say, as arrays of int64.
 
-    Window i moves the connection at `places[i]`; `configured[i]` numbers what is configured of its server.
-    Its occurrences are those from `begins[i]` to `ends[i]`. `numbers` and `values` are those of
-    `WindowColumns`, `statements` those of `StatementColumns`, with the automaton's numbers of templates, and
-    places in the pool of texts, 0 for none.
+    Window i has the occurrences from `bounds[i]` to `bounds[i + 1]`; `configured[i]` numbers what is
+    configured of its server. `numbers` and `values` are those of `WindowColumns`, `statements` those of
+    `StatementColumns`, with the automaton's numbers of templates, and those of the pool of texts, 0 for none.
     """
 
-    places: _Integers
     configured: _Integers
-    begins: _Integers
-    ends: _Integers
+    bounds: _Integers
     numbers: _Integers
     values: _Integers
     statements: _Integers
 
 
-class StoredRows(NamedTuple):
-    """The connections as arrays: `cells` (int64, a row of `cells.ROW` each) and `facts` (int64).
-
-    `in_flight` (bool) tells whether requests are in flight, `has_findings` (bool) whether it has findings.
-    """
-
-    cells: _Integers
-    facts: _Integers
-    in_flight: NDArray[np.bool_]
-    has_findings: NDArray[np.bool_]
-
-    def copied(self, places: _Integers) -> StoredRows:
-        """Return a copy of some of them."""
-        named = self.cells[places], self.facts[places]
-        return StoredRows(*named, self.in_flight[places], self.has_findings[places])
-
-
 class Walked(NamedTuple):
-    """What comes of a walk, as arrays of int64.
+    """What comes of walks, as arrays of int64.
 
     `status` says of each window whether it is WALKED, UNKNOWN or ASKS; `missing` has the key of an UNKNOWN
     one. `transitions` is that of each occurrence, NO_ENTRY in a window that was left; `changes` is how many
     more requests are in flight after it. `moves_in_flight` is 1 for a window that changes what is in flight.
     `claims` has a row for each transition with claims that was taken: window, transition, occurrence, and
-    where its gaps begin in `gaps`.
+    where its gaps begin in `gaps`. `counts` are the numbers of claims and of gaps.
     """
 
     status: _Integers
@@ -170,10 +144,11 @@ class Walked(NamedTuple):
     moves_in_flight: _Integers
     claims: _Integers
     gaps: _Integers
+    counts: _Integers
 
 
 class Scratch(NamedTuple):
-    """Memory of the walk. `cells` are those of the latest frame, `counts` the number of claims and of gaps.
+    """Memory of a walk: `cells`, those of the latest frame at its end, and `moved`, what is moved at once.
 
     `added` counts requests in flight by the number of their API version.
     """
@@ -181,7 +156,6 @@ class Scratch(NamedTuple):
     cells: _Integers
     moved: _Integers
     added: _Integers
-    counts: _Integers
 
 
 @compiled(None)
@@ -240,9 +214,8 @@ def _relation(cells: Any, own: Any, column: Any, statements: Any) -> Any:
 @inlined
 def _is_usual(cells: Any) -> Any:
     """Whether the numbers of an occurrence are what transitions take for granted: positive, and in order."""
-    first, last = cells[INPUT + _FIRST], cells[INPUT + _LAST]
-    begun, ended = cells[INPUT + _BEGUN], cells[INPUT + _ENDED]
-    count, previous = cells[_INPUT_COUNT], cells[INPUT + _PREVIOUS]
+    first, last, begun, ended = cells[_FIRST], cells[_LAST], cells[_BEGUN], cells[_ENDED]
+    count, previous = cells[_COUNT], cells[_PREVIOUS]
     is_single = count == 1 and last == first and ended == begun and previous == 0
     is_many = count > 1 and previous > 0
     return (
@@ -250,7 +223,7 @@ def _is_usual(cells: Any) -> Any:
         and last > 0
         and begun > 0
         and ended > 0
-        and cells[_INPUT_PAIRED] >= 0
+        and cells[_PAIRED_WITH] >= 0
         and (is_single or is_many)
     )
 
@@ -294,49 +267,41 @@ def _show(cells: Any, at: Any, last: Any, previous: Any) -> None:
 
 
 @inlined
-def _advance(cells: Any, flags: Any, is_request: Any) -> None:
+def _advance(cells: Any, effect: Any, is_request: Any) -> None:
     """Advance the progress by a frame, as `Progress.advance` does, into the cells of the advanced one."""
     for at in range(_PROGRESS_COUNT):
         cells[ADVANCED + at] = cells[PROGRESS + at]
-    first, last = cells[INPUT + _FIRST], cells[INPUT + _LAST]
-    begun, ended = cells[INPUT + _BEGUN], cells[INPUT + _ENDED]
-    previous = cells[INPUT + _PREVIOUS]
-    if flags & NEW_CLIENT:
+    first, last, begun, ended = cells[_FIRST], cells[_LAST], cells[_BEGUN], cells[_ENDED]
+    previous = cells[_PREVIOUS]
+    if effect & _NEW_CLIENT:
         cells[ADVANCED + _SHOWN_CLIENT] = cells[ADVANCED + _SHOWN_CLIENT + 1] = begun
-    if flags & NEW_INSTANCE:
+    if effect & _NEW_INSTANCE:
         cells[ADVANCED + _SHOWN_INSTANCE] = cells[ADVANCED + _SHOWN_INSTANCE + 1] = begun
-    if flags & NEW_MEMBER:
+    if effect & _NEW_MEMBER:
         cells[ADVANCED + _SHOWN_MEMBER] = cells[ADVANCED + _SHOWN_MEMBER + 1] = begun
         cells[ADVANCED + _HEARTBEAT] = 0
-    if flags & FORGETS:
+    if effect & _FORGETS:
         cells[ADVANCED + _HEARTBEAT] = 0
-    if flags & LOSES:
+    if effect & _LOSES:
         cells[ADVANCED + _LOSS] = last
     cells[ADVANCED + _CAPTURED_AT] = max(cells[ADVANCED + _CAPTURED_AT], ended)
     cells[ADVANCED + _SEQUENCE] = max(cells[ADVANCED + _SEQUENCE], last)
     if is_request:
         _show(cells, ADVANCED + _SHOWN_CLIENT, ended, previous)
         _show(cells, ADVANCED + _SHOWN_INSTANCE, ended, previous)
-        if flags & BEATS:
+        if effect & _BEATS:
             _show(cells, ADVANCED + _SHOWN_MEMBER, ended, previous)
             cells[ADVANCED + _HEARTBEAT] = first
 
 
 @inlined
-def _move(tables: Any, transition: Any, facts: Any, cells: Any, moved: Any) -> None:
-    """Set the registers, all at once; those that the new facts have no use for become 0."""
+def _move(tables: Any, transition: Any, cells: Any, moved: Any) -> None:
+    """Set the registers, all at once."""
     begin, end = tables.begins[transition, 1], tables.begins[transition + 1, 1]
     for row in range(begin, end):
         moved[row - begin] = _value(cells, tables.moves, row, 1)
     for row in range(begin, end):
         cells[tables.moves[row, 0]] = moved[row - begin]
-    target = tables.targets[transition]
-    for register in range(tables.widths[target, 0], tables.widths[facts, 0]):
-        cells[NUMBER + register] = 0
-    for register in range(tables.widths[target, 1], tables.widths[facts, 1]):
-        cells[UUID + 2 * register] = cells[UUID + 2 * register + 1] = 0
-    for register in range(tables.widths[target, 2], tables.widths[facts, 2]):
-        cells[TEXT + register] = 0
 
 
 @inlined
@@ -345,18 +310,18 @@ def _read_frame(cells: Any, given: Any, tables: Any, at: Any) -> Any:
     column = given.numbers[at]
     for field in range(len(OF_OCCURRENCE)):
         cells[INPUT + field] = given.values[field, at]
-    cells[_INPUT_EVIDENCE] = -1 - at
+    cells[_EVIDENCE] = -1 - at
     template = given.statements[_OF_TEMPLATE, column]
     if template == TICK:
         return np.int64(0)
     if not _is_usual(cells):
         return np.int64(UNUSUAL)
     relation = _relation(cells, tables.templates[template, 0], column, given.statements) << BITS
-    if cells[_INPUT_COUNT] == 1:
+    if cells[_COUNT] == 1:
         relation |= SINGLE
-    if cells[_INPUT_PAIRED] != 0:
+    if cells[_PAIRED_WITH] != 0:
         relation |= PAIRED
-    if cells[_INPUT_CORRELATION] != MISSING:
+    if cells[_CORRELATION] != MISSING:
         relation |= CORRELATED
     return relation
 
@@ -364,8 +329,8 @@ def _read_frame(cells: Any, given: Any, tables: Any, at: Any) -> Any:
 @inlined
 def _in_flight_change(cells: Any, template: Any) -> Any:
     """Return how many more requests of the template's API version are in flight after a frame."""
-    is_from_before = 0 < cells[_INPUT_PAIRED] <= cells[PROGRESS + _LOSS]
-    return np.int64(0) if is_from_before else template[2] * cells[_INPUT_COUNT]
+    is_from_before = 0 < cells[_PAIRED_WITH] <= cells[PROGRESS + _LOSS]
+    return np.int64(0) if is_from_before else template[2] * cells[_COUNT]
 
 
 @inlined
@@ -378,7 +343,7 @@ def _transition(tables: Any, hash_keys: Any, key: Any, cells: Any) -> Any:
     transition = np.int64(NO_ENTRY) if entry < 0 else tables.heads[entry]
     while transition >= 0:
         if key[1] != TICK:
-            _advance(cells, tables.flags[transition], tables.templates[key[1], 3])
+            _advance(cells, tables.effects[transition], tables.templates[key[1], 3])
         holds = True
         for guard in range(tables.begins[transition, 0], tables.begins[transition + 1, 0]):
             holds = holds and _holds(cells, tables.guards, guard)
@@ -389,8 +354,12 @@ def _transition(tables: Any, hash_keys: Any, key: Any, cells: Any) -> Any:
 
 
 @inlined
-def _yield_claims(tables: Any, transition: Any, cells: Any, walked: Any, counts: Any) -> None:
-    """Write the gaps of a transition's claims; where they begin is written by the caller."""
+def _yield_claims(tables: Any, transition: Any, place: Any, cells: Any, walked: Any) -> None:
+    """Write a row of claims, and the values of their gaps. `place` is a window and an occurrence."""
+    counts = walked.counts
+    claim = walked.claims[counts[0]]
+    claim[0], claim[1], claim[2], claim[3] = place[0], transition, place[1], counts[1]
+    counts[0] += 1
     for gap in range(tables.begins[transition, 2], tables.begins[transition + 1, 2]):
         walked.gaps[counts[1]] = _value(cells, tables.gaps, gap, 0)
         counts[1] += 1
@@ -398,25 +367,23 @@ def _yield_claims(tables: Any, transition: Any, cells: Any, walked: Any, counts:
 
 @compiled(None)
 def walk(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions are called by position
-    tables: Any, hash_keys: Any, given: Any, stored: Any, walked: Any, scratch: Any
+    tables: Any, hash_keys: Any, given: Any, windows: Any, rows: Any, walked: Any, scratch: Any
 ) -> None:
-    """Walk windows. Each is the only one of its connection."""
-    cells, added, counts = scratch.cells, scratch.added, scratch.counts
-    for window in range(len(given.places)):
-        place, begin, end = given.places[window], given.begins[window], given.ends[window]
+    """Walk some windows. Row i of `rows` is that of the connection of window i, which it moves."""
+    cells, added, counts = scratch.cells, scratch.added, walked.counts
+    for place in range(len(windows)):
+        window = windows[place]
+        row, begin, end = rows[window], given.bounds[window], given.bounds[window + 1]
         if begin == end:
             # A crafted block may hold nothing new of a connection; that must not make one.
             walked.status[window] = ASKS
             continue
-        facts, row = stored.facts[place], stored.cells[place]
-        for at in range(_PROGRESS_COUNT):
-            cells[PROGRESS + at] = row[at]
-        for at in range(INPUT - NUMBER):
-            cells[NUMBER + at] = row[_PROGRESS_COUNT + at]
+        for at in range(ROW):
+            cells[STORED + at] = row[at]
         first_claim, first_gap, waiting = counts[0], counts[1], np.int64(0)
         is_tick = given.statements[_OF_TEMPLATE, given.numbers[begin]] == TICK
-        is_new = is_tick or given.values[_FIRST, begin] > row[_SEQUENCE]
-        status = np.int64(WALKED) if facts != JUDGE and is_new else np.int64(ASKS)
+        is_new = is_tick or given.values[_FIRST - INPUT, begin] > cells[PROGRESS + _SEQUENCE]
+        status = np.int64(WALKED) if cells[FACTS] != JUDGE and is_new else np.int64(ASKS)
         for at in range(begin, end):
             if status != WALKED:
                 break
@@ -430,25 +397,22 @@ def walk(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions 
             if template[1] != NO_VERSION:
                 change = _in_flight_change(cells, template)
                 left += np.int64(added[template[1]] + change != 0) - np.int64(added[template[1]] != 0)
-            cells[_IN_FLIGHT] = np.int64(stored.in_flight[place] or waiting != 0)
-            cells[_IN_FLIGHT_AFTER] = np.int64(stored.in_flight[place] or left != 0)
-            key = (facts, np.int64(number), relation | given.configured[window] << CONFIGURED_AT)
+            cells[_ANY_BEFORE] = np.int64(cells[IN_FLIGHT] != 0 or waiting != 0)
+            cells[_ANY_AFTER] = np.int64(cells[IN_FLIGHT] != 0 or left != 0)
+            key = (cells[FACTS], np.int64(number), relation | given.configured[window] << CONFIGURED_AT)
             transition = _transition(tables, hash_keys, key, cells)
             if transition < 0:
                 status = np.int64(UNKNOWN)
                 for part in range(len(key)):
                     walked.missing[window, part] = key[part]
                 break
-            target, flags = tables.targets[transition], tables.flags[transition]
-            if target == JUDGE or (flags & CLOSES and stored.has_findings[place]):
+            effect = tables.effects[transition]
+            if tables.targets[transition] == JUDGE or (effect & _CLOSES and cells[HAS_FINDINGS] != 0):
                 status = np.int64(ASKS)
                 break
-            if flags & CLAIMS:
-                claim = walked.claims[counts[0]]
-                claim[0], claim[1], claim[2], claim[3] = window, transition, at, counts[1]
-                counts[0] += 1
-                _yield_claims(tables, transition, cells, walked, counts)
-            _move(tables, transition, facts, cells, scratch.moved)
+            if effect & _CLAIMS:
+                _yield_claims(tables, transition, (window, at), cells, walked)
+            _move(tables, transition, cells, scratch.moved)
             if number != TICK:
                 for each in range(_PROGRESS_COUNT):
                     cells[PROGRESS + each] = cells[ADVANCED + each]
@@ -456,20 +420,17 @@ def walk(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions 
                 added[template[1]] += change
                 waiting = left
             walked.transitions[at], walked.changes[at] = transition, change
-            facts = target
+            cells[FACTS] = tables.targets[transition]
         for at in range(begin, end):
             version = tables.templates[given.statements[_OF_TEMPLATE, given.numbers[at]], 1]
             if version != NO_VERSION:
                 added[version] = 0
         walked.status[window] = status
-        if status != WALKED:
+        if status == WALKED:
+            walked.moves_in_flight[window] = np.int64(waiting != 0)
+            for at in range(ROW):
+                row[at] = cells[STORED + at]
+        else:
             counts[0], counts[1] = first_claim, first_gap
             for at in range(begin, end):
                 walked.transitions[at], walked.changes[at] = NO_ENTRY, 0
-            continue
-        walked.moves_in_flight[window] = np.int64(waiting != 0)
-        stored.facts[place] = facts
-        for at in range(_PROGRESS_COUNT):
-            row[at] = cells[PROGRESS + at]
-        for at in range(INPUT - NUMBER):
-            row[_PROGRESS_COUNT + at] = cells[NUMBER + at]

@@ -63,9 +63,7 @@ def measure(idle: int = IDLE, batches: int = BATCHES) -> dict[str, Any]:
 def bytes_per_connection(count: int = _CONNECTIONS_OF_A_BUCKET) -> float:
     """Return the bytes per connection of a stored bucket of different connections."""
     bucket = Bucket()
-    for number in range(count):
-        connection = connection_id(IDLE_RUN, number)
-        bucket.connections[connection] = distinct(connection, number)
+    bucket.connections.put([distinct(connection_id(IDLE_RUN, number), number) for number in range(count)])
     return pack_bucket(bucket).size / count
 
 
@@ -79,9 +77,8 @@ class Crowded(BucketProcessor):
     def _load(self, number: int) -> Bucket:
         bucket = super()._load(number)
         if not bucket.scheduled:
-            for idle in _idle_by_bucket(self._idle, self._buckets).get(number, ()):
-                connection = connection_id(IDLE_RUN, idle)
-                bucket.connections[connection] = distinct(connection, idle)
+            idle = _idle_by_bucket(self._idle, self._buckets).get(number, ())
+            bucket.connections.put([distinct(connection_id(IDLE_RUN, each), each) for each in idle])
         return bucket
 
 

@@ -31,12 +31,13 @@ from decoders.wire.packet import Packet
 from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.conversation.observation import Window
+from expectations.conversation.progress import ApiVersion
 from expectations.identity.claim import Claim, Identity
 from expectations.judging.finding import Finding
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import Identities, IdentityState
-from expectations.judging.judge import ConnectionState, Judge
-from expectations.judging.outcome import Outcome, merged
+from expectations.judging.judge import ConnectionState, Judge, open_connection
+from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
@@ -46,10 +47,11 @@ from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Rule
 from streaming.check.recording import FILE_SHIFT, Recording, Through, file_position
 from streaming.feeder.key_log_files import read_key_logs
-from streaming.judging.bucket_step import BucketStep
+from streaming.judging.bucket_step import judge_window
 from streaming.judging.identity_step import IdentityStep
+from streaming.judging.part import Part
 from streaming.judging.report import Report
-from streaming.state.bucket import Bucket
+from streaming.judging.tally import Tally
 
 if TYPE_CHECKING:
     from streaming.archive.archive import CaptureArchive
@@ -163,11 +165,10 @@ class CollectingJudge(Judge):
         super().__init__(api_names, terms)
         self._collector = collector
 
-    def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
-        outcomes = super().judge_each(state, window)
-        checks = merged(outcomes).checks
-        self._collector.fleet.record(state.conversation, window.observations, checks)
-        return outcomes
+    def judge(self, state: ConnectionState, window: Window) -> Outcome:
+        outcome = super().judge(state, window)
+        self._collector.fleet.record(state.conversation, window.observations, outcome.checks)
+        return outcome
 
 
 class CollectingIdentityJudge(IdentityJudge):
@@ -235,7 +236,7 @@ def examine(
     recording = Recording([path] if isinstance(path, Path) else path, key_log)
     collector, tally = Collector(terms.rules, names), _FilesTally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
-    step, bucket = BucketStep(judge, schemas.by_key, counts_usage=archive is not None), Bucket()
+    states, answered, clock = dict[bytes, ConnectionState](), dict[str, set[ApiVersion]](), 0
     identity_step, identities = (
         IdentityStep(CollectingIdentityJudge(collector, names, terms)),
         IdentityState(),
@@ -253,15 +254,32 @@ def examine(
     for batch in joined(_cut_frames(schemas, tracker, packets), window):
         tally.count(batch)
         for columns in columnar.slices_of(Arrival.of_file(batch, ""), window):
-            report = step.process(0, bucket, [terms.named(columns)])
-            tally.add(report, bucket.clock)
-            tally.add(identity_step.process(0, identities, report.claims), bucket.clock)
-    for state in bucket.connections.values():
+            step = Tally(schemas.by_key, judge.listener, answered, archives=archive is not None)
+            part = Part(terms.named(columns))
+            clock = int(part.values("last_captured_at").max(initial=clock))
+            _judge(judge, part, states, step)
+            report = step.report(0)
+            tally.add(report, clock)
+            tally.add(identity_step.process(0, identities, report.claims), clock)
+    for state in states.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
-        tally.add(identity_step.process(0, identities, judge.latest_claims(state)), bucket.clock)
+        tally.add(identity_step.process(0, identities, judge.latest_claims(state)), clock)
     collector.fleet.finish()
-    tally.add(identity_step.finish(0, identities), bucket.clock)
+    tally.add(identity_step.finish(0, identities), clock)
     return tally.examination(tracker, collector)
+
+
+def _judge(judge: Judge, part: Part, states: dict[bytes, ConnectionState], tally: Tally) -> None:
+    """Judge windows by the rules. `states` are those of the open connections."""
+    for number, window in enumerate(part.columns.windows()):
+        key = window.connection
+        state = states.get(key.id) or open_connection(key)
+        judge_window(judge, state, window, number, part, tally)
+        if state.conversation.closed:
+            states.pop(key.id, None)
+        else:
+            states[key.id] = state
+    tally.count(part)
 
 
 @functools.lru_cache(maxsize=1)

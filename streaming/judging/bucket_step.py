@@ -12,34 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from decoders.schema.registry import Api
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.observation import Window
 from expectations.judging.automaton import Automaton
-from expectations.judging.judge import Judge, open_connection
+from expectations.judging.judge import ConnectionState, Judge, open_connection
 from streaming.judging.changes import Before
 from streaming.judging.part import Part, in_order
 from streaming.judging.report import OpenConnections, Report
-from streaming.judging.tally import ServerResponses, Tally
-from streaming.judging.usage import ArchiveCount
+from streaming.judging.tally import Tally
 from streaming.judging.walked_part import WalkedPart, ticks_of
 from streaming.state.bucket import Bucket
-
-_Integers = NDArray[np.int64]
-
-
-class _Step:
-    """The bucket of one step, and the counts that the step adds to."""
-
-    def __init__(self, judge: Judge, apis: Mapping[int, Api], bucket: Bucket, *, counts_usage: bool) -> None:
-        self.bucket = bucket
-        self.tally = Tally(apis, judge.listener)
-        self.responses = ServerResponses(bucket.answered)
-        self.archive = ArchiveCount(judge.listener) if counts_usage else None
-        self.walked = self.judged = 0
+from streaming.state.connections import NOWHERE, SEQUENCE
 
 
 class BucketStep:
@@ -66,17 +52,14 @@ class BucketStep:
 
     def process(self, number: int, bucket: Bucket, parts: Sequence[WindowColumns]) -> Report:
         """Judge windows, part by part, in any order. In a part each window is of another connection."""
-        step = _Step(self._judge, self._apis, bucket, counts_usage=self._counts_usage)
+        tally = Tally(self._apis, self._judge.listener, bucket.answered, archives=self._counts_usage)
         if bucket.resumed_at < self._resumed_at:
-            self._resume(bucket, step.tally)
+            self._resume(bucket, tally)
         clears = 0 if self.automaton is None else self.automaton.begin_step()
         for columns in in_order(parts):
-            self._process_part(Part(columns), step)
-        report = step.tally.report(number)
-        report.walked, report.judged, report.clears = step.walked, step.judged, clears
-        report.claims += step.responses.claims()
-        if step.archive is not None:
-            report.usage, report.changes = step.archive.report()
+            self._process_part(Part(columns), bucket, tally)
+        report = tally.report(number)
+        report.clears = clears
         return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
@@ -95,63 +78,58 @@ class BucketStep:
 
     def _republish(self, bucket: Bucket, report: Report) -> None:
         """Publish grown findings, and claim what connections showed since their latest claim."""
-        connections, left = bucket.connections, list(bucket.connections)
+        connections, left = bucket.connections, bucket.connections.stored_places()
         if self.automaton is not None:
             report.clears = self.automaton.begin_step()
-            part, tally = Part(ticks_of(connections)), Tally(self._apis, self._judge.listener)
-            walked = WalkedPart(self.automaton, self._judge, part, connections, archive=None)
-            walked.yield_to(tally)
+            places = connections.without_findings()
+            part, tally = Part(ticks_of(connections, places)), Tally(self._apis, self._judge.listener)
+            walked = WalkedPart(self.automaton, self._judge, part, connections, tally)
             report.claims = tally.report(report.bucket).claims
-            done = {part.columns.id(number) for number in walked.hits.tolist()}
-            left = [connection for connection in left if connection not in done]
-        for connection in left:
-            state = connections[connection]
+            left = np.setdiff1d(left, places[walked.hits]).tolist()
+        states = [connections.take(place) for place in left]
+        for state in states:
             report.findings.extend(self._judge.republish(state))
             report.claims.extend(self._judge.latest_claims(state))
+        connections.put(states)
 
-    def _process_part(self, part: Part, step: _Step) -> None:
+    def _process_part(self, part: Part, bucket: Bucket, tally: Tally) -> None:
         left = np.arange(len(part.columns))
         if self.automaton is not None:
-            walked = WalkedPart(self.automaton, self._judge, part, step.bucket.connections, step.archive)
-            walked.yield_to(step.tally)
-            step.bucket.clock = max(step.bucket.clock, walked.clock)
+            walked = WalkedPart(self.automaton, self._judge, part, bucket.connections, tally)
+            bucket.clock = max(bucket.clock, walked.clock)
             left = walked.left
-            step.walked += len(walked.hits)
-        step.judged += len(left)
+        tally.walked += len(part.columns) - len(left)
+        tally.judged += len(left)
         if len(left):
-            for number, window in zip(left.tolist(), part.columns.chosen(left).windows(), strict=True):
-                self._judge_window(number, window, part, step)
-        step.tally.count(part, step.responses)
-        if step.archive is not None:
-            step.archive.add(part)
+            self._judge_windows(left.tolist(), part, bucket, tally)
+        tally.count(part)
 
-    def _judge_window(self, number: int, window: Window, part: Part, step: _Step) -> None:
-        """Judge a window by the rules; `number` is its number in the part."""
-        connections, bucket, key = step.bucket.connections, step.bucket, window.connection
-        latest = part.latest[number] = connections.latest_sequence(key.id)
-        if all(occurrence.last_sequence <= latest for occurrence in window.occurrences):
-            return
-        state, before = connections.get(key.id), Before()
-        if state is None:
-            state = connections[key.id] = open_connection(key)
-        elif step.archive is not None:
-            before = step.archive.before(state)
-        listener = self._judge.listener(key.server)
-        for outcome in self._judge.judge_each(state, window):
-            step.tally.add(outcome, listener)
-        if step.archive is not None:
-            step.archive.add_change(window, before, state, latest)
-        conversation = state.conversation
-        part.software[number], part.clients[number] = conversation.software, conversation.client_id
-        bucket.clock = max(bucket.clock, conversation.progress.captured_at)
-        if conversation.closed:
-            del connections[key.id]
+    def _judge_windows(self, left: list[int], part: Part, bucket: Bucket, tally: Tally) -> None:
+        """Judge the windows that are left, by their numbers in the part."""
+        connections, states = bucket.connections, list[ConnectionState]()
+        chosen = part.columns.chosen(np.array(left))
+        for number, place, window in zip(
+            left, connections.places(chosen.ids).tolist(), chosen.windows(), strict=True
+        ):
+            is_known = place != NOWHERE
+            latest = part.latest[number] = connections.rows[place, SEQUENCE] if is_known else 0
+            if all(occurrence.last_sequence <= latest for occurrence in window.occurrences):
+                continue
+            state = connections.take(place) if is_known else open_connection(window.connection)
+            judge_window(self._judge, state, window, number, part, tally)
+            bucket.clock = max(bucket.clock, state.conversation.progress.captured_at)
+            if not state.conversation.closed:
+                states.append(state)
+        connections.put(states)
 
     def _resume(self, bucket: Bucket, tally: Tally) -> None:
         """Interrupt all connections: frames were lost that no record counts."""
         bucket.resumed_at = self._resumed_at
-        for state in bucket.connections.values():
+        connections = bucket.connections
+        states = [connections.take(place) for place in connections.stored_places()]
+        for state in states:
             tally.add(self._judge.interrupt(state), self._judge.listener(state.conversation.server))
+        connections.put(states)
 
     def _summarise(self, bucket: Bucket, report: Report) -> Report:
         counts: dict[tuple[str | None, str | None, str], int] = {}
@@ -162,3 +140,17 @@ class BucketStep:
         by_text = sorted(counts.items(), key=lambda each: [text or "" for text in each[0]])
         report.open_connections = [OpenConnections(*key, count) for key, count in by_text]
         return report
+
+
+def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
+    judge: Judge, state: ConnectionState, window: Window, number: int, part: Part, tally: Tally
+) -> None:
+    """Judge a window by the rules, and count what comes of it. `number` is its number in the part."""
+    conversation, before = state.conversation, Before()
+    latest = part.latest[number] = conversation.progress.sequence
+    if tally.changes is not None and latest:
+        before = tally.changes.before(state)
+    tally.add(judge.judge(state, window), judge.listener(window.connection.server))
+    if tally.changes is not None:
+        tally.changes.add(window, before, state, latest)
+    part.software[number], part.clients[number] = conversation.software, conversation.client_id

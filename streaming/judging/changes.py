@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
 from decoders.frame.record import Closing
 from decoders.protocol import HEARTBEAT_APIS, JOIN_GROUP, JOINING, NO_ERROR
@@ -30,6 +31,7 @@ from expectations.conversation.members import Member, member_name
 from expectations.conversation.observation import ConnectionKey, Statement, Window
 from expectations.identity.server_claim import LONGEST_ADVERTISEMENT
 from expectations.judging.judge import ConnectionState
+from streaming.judging.part import Part
 
 LIMIT: Final = 1000
 """Changes of one kind that one step of a bucket describes; further ones are counted."""
@@ -156,30 +158,31 @@ class Before(NamedTuple):
     members: Mapping[str, MemberFacts] = MappingProxyType({})
     described: ClusterDescription | None = None
 
-    @classmethod
-    def of(cls, state: ConnectionState, listener: str) -> Before:
-        """Return what is known of a connection now."""
-        conversation = state.conversation
-        members = {name: _facts(member) for name, member in conversation.members.known.items()}
-        return cls(_connection(state, listener), members, conversation.described)
-
 
 class ChangeCount:
     """Adds up the changes of one step. At most LIMIT of each kind are described."""
 
-    def __init__(self) -> None:
+    def __init__(self, listener: Callable[[str], str]) -> None:
+        """`listener` names the listener at a server's address."""
+        self._listener = listener
         self._connections: list[ConnectionChange] = []
         self._members: list[MemberChange] = []
         self._brokers: dict[BrokerShown, Showings] = {}
         self._further = [0, 0, 0]
 
-    def add(
-        self, window: Window, before: Before, state: ConnectionState, listener: str, judged_until: int = 0
-    ) -> None:
+    def before(self, state: ConnectionState) -> Before:
+        """Return what is known of a connection before a window."""
+        conversation = state.conversation
+        members = {name: _facts(member) for name, member in conversation.members.known.items()}
+        connection = _connection(state, self._listener(conversation.server))
+        return Before(connection, members, conversation.described)
+
+    def add(self, window: Window, before: Before, state: ConnectionState, judged_until: int) -> None:
         """Add what a window changed of a connection, which is now `state`.
 
         Frames up to the sequence `judged_until` were judged before.
         """
+        listener = self._listener(window.connection.server)
         now = _connection(state, listener)
         if now != before.connection:
             at = state.conversation.progress.captured_at
@@ -190,22 +193,20 @@ class ChangeCount:
         for shown, showings in _shown(statements, before, state.conversation, listener):
             self._add_broker(shown, showings)
 
-    def add_classic(
-        self,
-        window: Window,
-        software: SoftwareClaim | None,
-        client_id: str | None,
-        listener: str,
-        judged_until: int = 0,
-    ) -> None:
-        """Add the requests of a window to join and leave classic groups: the latest of equal ones."""
-        found: dict[Statement, int] = {}
-        for statement, at, _ in _new_statements(window, judged_until):
-            if isinstance(statement.body, ClassicGroup):
-                found[statement] = at
-        for statement, at in found.items():
-            change = _classic(statement, window.connection, software, listener, at)
-            self._keep(1, self._members, msgspec.structs.replace(change, client_id=client_id or None))
+    def add_classic(self, part: Part) -> None:
+        """Add the requests of windows to join and leave classic groups: the latest of equal ones."""
+        classic = [isinstance(statement.body, ClassicGroup) for statement in part.statements]
+        at = np.array(classic, np.bool_)[part.templates] & part.is_new
+        for number in np.unique(part.windows[at]).tolist():
+            window, found = part.columns.window(number), dict[Statement, int]()
+            for statement, captured_at, _ in _new_statements(window, int(part.latest[number])):
+                if isinstance(statement.body, ClassicGroup):
+                    found[statement] = captured_at
+            listener = self._listener(window.connection.server)
+            for statement, captured_at in found.items():
+                change = _classic(statement, window.connection, part.software[number], listener, captured_at)
+                client_id = part.clients[number] or None
+                self._keep(1, self._members, msgspec.structs.replace(change, client_id=client_id))
 
     def report(self) -> Changes:
         """Return what was added."""

@@ -1,13 +1,14 @@
 """A part of a step: the windows of one Arrow batch that concern a bucket, and what is known of each.
 
-Each window of a part belongs to another connection. What is counted of frames is counted here for all of them
-at once, whoever judged them.
+Each window of a part belongs to another connection. What is counted of frames is counted in groups, whoever
+judged them: a group is what one speaker said, with one template, in one minute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.columnar.statement_columns import AT as STATED_AT
 from expectations.conversation.columnar.window_columns import AT, WindowColumns
 from expectations.conversation.observation import Statement, Window
-from expectations.conversation.statement_template import StatementTemplate
 
+MINUTE: Final = 60_000_000_000
+"""Nanoseconds."""
 _Integers = NDArray[np.int64]
 
 
@@ -57,19 +59,59 @@ class Part:
         is_new: NDArray[np.bool_] = self.values("last_sequence") > self.latest[self.windows]
         return is_new
 
-    def template(self, at: int) -> StatementTemplate:
-        """Return the template of an occurrence."""
-        return self.columns.statements.templates[int(self.templates[at])]
-
     def values(self, name: str) -> _Integers:
         """Return a value of each occurrence."""
         values: _Integers = self.columns.values[AT[name]]
         return values
 
-    def of(self, flags: Sequence[bool]) -> NDArray[np.bool_]:
-        """Return which occurrences have a template that is flagged, given a flag for each template."""
-        flagged: NDArray[np.bool_] = np.array(flags, np.bool_)[self.templates]
-        return flagged
+    def said(self, *, by_client: bool) -> Iterator[Said]:
+        """Yield the groups of what was said. Without `by_client` client IDs are not told apart."""
+        numbers: dict[tuple[SoftwareClaim | None, str | None], int] = {}
+        clients = self.clients if by_client else [None] * len(self.columns)
+        named = zip(self.software, clients, strict=True)
+        of_window = [numbers.setdefault(each, len(numbers)) for each in named]
+        keys = (
+            self.is_new.astype(np.int64),
+            self.columns.server_of[self.windows],
+            np.array(of_window, np.int64)[self.windows],
+            self.values("last_captured_at") // MINUTE,
+            self.templates,
+        )
+        speakers = list(numbers)
+        for (is_new, server, speaker, minute, template), places in groups(*keys):
+            statement = self.statements[template]
+            yield Said(self, places, statement, server, *speakers[speaker], minute, is_new)
+
+
+class Said(NamedTuple):
+    """What one speaker said, with one template, in one minute: occurrences at `places` of a part.
+
+    `server` is the number of the server, `minute` counts from the Unix epoch, `is_new` is 0 for what was
+    judged before.
+    """
+
+    part: Part
+    places: _Integers
+    statement: Statement
+    server: int
+    software: SoftwareClaim | None
+    client_id: str | None
+    minute: int
+    is_new: int
+
+    def values(self, name: str) -> _Integers:
+        """Return a value of each occurrence."""
+        return self.part.values(name)[self.places]
+
+    @property
+    def frames(self) -> int:
+        """The number of frames."""
+        return int(self.values("count").sum())
+
+    @property
+    def windows(self) -> _Integers:
+        """The window of each occurrence."""
+        return self.part.windows[self.places]
 
 
 def groups(*keys: _Integers) -> Iterator[tuple[tuple[int, ...], _Integers]]:

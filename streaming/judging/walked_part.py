@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,42 +10,42 @@ from numpy.typing import NDArray
 from expectations.conversation.columnar.statement_columns import AT, NO_TEXT, StatementColumns
 from expectations.conversation.columnar.window_columns import FIELDS, WindowColumns
 from expectations.conversation.observation import Evidence
-from expectations.conversation.progress import Progress
+from expectations.conversation.progress import Progress, in_flight_change
 from expectations.judging.automaton import TICK_TEMPLATE, Automaton
 from expectations.judging.cells import ROW
 from expectations.judging.claim_template import Claimed
 from expectations.judging.facts import NO_CLIENT
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
-from expectations.judging.walk import WALKED, StoredRows, Walked, WalkInput
-from streaming.judging.changes import Before
+from expectations.judging.walk import WALKED, Walked, WalkInput
+from streaming.judging.changes import Before, ChangeCount
 from streaming.judging.part import Part, groups
 from streaming.judging.tally import Tally
-from streaming.judging.usage import ArchiveCount
 from streaming.state.connections import (
     CAPTURED_AT,
+    FACTS,
     FIRST_TEXT,
-    NOTHING_IN_FLIGHT,
+    IN_FLIGHT,
     NOWHERE,
-    PROGRESS_COUNT,
+    PROGRESS,
     SEQUENCE,
+    SERVER,
     Connections,
 )
 
-_NEW_ROW: Final = np.array([*Progress().numbers(), *[0] * (ROW - PROGRESS_COUNT)], np.int64)
+_NEW_ROW: Final = np.zeros(ROW, np.int64)
+_NEW_ROW[PROGRESS] = Progress().numbers()
 _Integers = NDArray[np.int64]
 
 
-def ticks_of(connections: Connections) -> WindowColumns:
-    """Return a window of a tick for each connection without findings."""
-    connections.lay_out()
-    (places,) = np.nonzero(~connections.has_findings)
+def ticks_of(connections: Connections, places: _Integers) -> WindowColumns:
+    """Return a window of a tick for each connection in some rows."""
     count, listed = len(places), places.tolist()
     return WindowColumns(
         b"".join(map(connections.id_at, listed)),
         [connections.clients[place] for place in listed],
         connections.servers.values,
-        connections.server[places],
+        connections.rows[places, SERVER],
         np.arange(count + 1),
         np.zeros(count, np.int64),
         np.zeros((len(FIELDS), count), np.int64),
@@ -63,61 +63,44 @@ class WalkedPart:
     """
 
     def __init__(
-        self,
-        automaton: Automaton,
-        judge: Judge,
-        part: Part,
-        connections: Connections,
-        archive: ArchiveCount | None,
+        self, automaton: Automaton, judge: Judge, part: Part, connections: Connections, tally: Tally
     ) -> None:
-        """Walk the part, and move the connections of the windows that were walked."""
+        """Walk the part, move the connections of the windows that were walked, and add what they yield."""
         self._automaton = automaton
         self._judge = judge
         self._part = part
         self._connections = connections
-        self._archive = archive
-        columns = part.columns
-        self._places = connections.places(columns.ids)
+        self._places = connections.places(part.columns.ids)
         self._is_known = self._places != NOWHERE
-        self._cells = self._gathered(connections.cells, _NEW_ROW)
-        self._facts = self._gathered_facts()
-        # The walk writes into both; only an archive asks what they were.
-        self._before = None if archive is None else (self._cells.copy(), self._facts.copy())
-        self._in_flight = self._gathered(connections.in_flight, NOTHING_IN_FLIGHT)
-        part.latest[:] = self._cells[:, SEQUENCE]
-        has_findings = self._gathered(connections.has_findings, otherwise=False)
-        in_flight = self._in_flight != NOTHING_IN_FLIGHT
-        stored = StoredRows(self._cells, self._facts, in_flight, has_findings)
-        self._walked: Walked = automaton.process(self._walk_input(), stored)
+        self._rows = self._gathered()
+        # The walk writes into them; only an archive asks what they were.
+        before = None if tally.changes is None else self._rows.copy()
+        part.latest[:] = self._rows[:, SEQUENCE]
+        self._walked: Walked = automaton.process(self._walk_input(), self._rows)
         self.left = np.flatnonzero(self._walked.status != WALKED)
         self.hits = np.flatnonzero(self._walked.status == WALKED)
-        self.clock = int(self._cells[self.hits, CAPTURED_AT].max(initial=0))
+        self.clock = int(self._rows[self.hits, CAPTURED_AT].max(initial=0))
         self._keep_evidence()
         self._move_in_flight()
         self._name_speakers()
-
-    def yield_to(self, tally: Tally) -> None:
-        """Add checks, claims and changes, and store the connections."""
         self._yield_checks(tally)
         self._yield_claims(tally)
-        self._yield_changes()
+        if tally.changes is not None and before is not None:
+            self._yield_changes(tally.changes, before)
         self._store()
 
-    def _gathered(self, stored: NDArray[Any], otherwise: Any) -> NDArray[Any]:
-        """Return what is stored of each window's connection, or something else for a new one."""
-        gathered = np.empty((len(self._places), *stored.shape[1:]), stored.dtype)
-        gathered[:] = otherwise
-        gathered[self._is_known] = stored[self._places[self._is_known]]
-        return gathered
-
-    def _gathered_facts(self) -> _Integers:
-        """Return the facts of the connections by the automaton's numbers."""
-        facts = np.full(len(self._places), self._automaton.start, np.int64)
-        used, inverse = np.unique(self._connections.facts[self._places[self._is_known]], return_inverse=True)
-        table = self._connections.facts_table.values
-        numbers = [self._automaton.facts_number(table[place]) for place in used.tolist()]
-        facts[self._is_known] = np.array(numbers, np.int64)[inverse]
-        return facts
+    def _gathered(self) -> _Integers:
+        """Return the row of each window's connection, with the automaton's number of its facts."""
+        connections, automaton, columns = self._connections, self._automaton, self._part.columns
+        rows = np.tile(_NEW_ROW, (len(columns), 1))
+        rows[:, FACTS] = automaton.start
+        rows[:, SERVER] = np.array([*map(connections.servers.number, columns.servers), 0])[columns.server_of]
+        known = connections.rows[self._places[self._is_known]]
+        used, inverse = np.unique(known[:, FACTS], return_inverse=True)
+        numbers = [automaton.facts_number(connections.facts.values[number]) for number in used.tolist()]
+        known[:, FACTS] = np.array(numbers, np.int64)[inverse]
+        rows[self._is_known] = known
+        return rows
 
     def _walk_input(self) -> WalkInput:
         columns, automaton, judge = self._part.columns, self._automaton, self._judge
@@ -125,20 +108,18 @@ class WalkedPart:
             automaton.configured_number(judge.configured(server)) for _, server, _ in columns.servers
         ]
         return WalkInput(
-            np.arange(len(columns)),
             np.array(configured, np.int64)[columns.server_of],
-            columns.bounds[:-1],
-            columns.bounds[1:],
+            columns.bounds,
             columns.numbers,
             np.ascontiguousarray(columns.values),
             self._stated(),
         )
 
     def _stated(self) -> _Integers:
-        """Return the statements with the automaton's numbers of templates, and places of texts."""
+        """Return the statements with the automaton's numbers of templates, and those of the pool of texts."""
         statements = self._part.columns.statements
         templates = [*map(self._automaton.template_number, statements.templates)]
-        texts = np.array([*map(self._connections.texts.place, statements.texts), 0], np.int64)
+        texts = np.array([*map(self._connections.texts.number, statements.texts), 0], np.int64)
         stated = statements.columns.copy()
         stated[AT["template"]] = np.array(templates, np.int64)[stated[AT["template"]]]
         for name in ("client", "group"):
@@ -149,31 +130,32 @@ class WalkedPart:
 
     def _keep_evidence(self) -> None:
         """Put evidence that stays in a register into the pool of texts."""
-        texts, columns = self._cells[:, FIRST_TEXT:], self._part.columns
+        texts, columns = self._rows[:, FIRST_TEXT:], self._part.columns
         for row, column in np.argwhere(texts[self.hits] < 0).tolist():
             window = int(self.hits[row])
             evidence: Evidence = columns.evidence(-1 - int(texts[window, column]))
-            texts[window, column] = self._connections.texts.place(evidence)
+            texts[window, column] = self._connections.texts.number(evidence)
 
     def _move_in_flight(self) -> None:
-        table, columns = self._connections.in_flight_table, self._part.columns
+        connections, part, changes = self._connections, self._part, self._walked.changes
         for window in np.flatnonzero(self._walked.moves_in_flight != 0).tolist():
-            requests = self._connections.in_flight_at(int(self._in_flight[window]))
-            begin, end = columns.bounds[window : window + 2].tolist()
+            requests = connections.in_flight_at(int(self._rows[window, IN_FLIGHT]))
+            begin, end = part.columns.bounds[window : window + 2].tolist()
             for at in range(begin, end):
-                change = int(self._walked.changes[at])
-                if change:
-                    requests.add(self._automaton.version_of(self._part.template(at)), change)
-            self._in_flight[window] = table.place(tuple(sorted(requests.counts.items())))
+                moved = in_flight_change(part.statements[part.templates[at]])
+                if changes[at] and moved is not None:
+                    requests.add(moved[0], int(changes[at]))
+            counts = tuple(sorted(requests.counts.items()))
+            self._rows[window, IN_FLIGHT] = connections.in_flight.number(counts)
 
     def _name_speakers(self) -> None:
         part, texts = self._part, self._connections.texts.values
-        for (number,), places in groups(self._facts[self.hits]):
+        for (number,), places in groups(self._rows[self.hits, FACTS]):
             facts = self._automaton.facts[number]
             for window in self.hits[places].tolist():
                 part.software[window] = facts.software
                 if facts.client != NO_CLIENT:
-                    text = texts[self._cells[window, FIRST_TEXT + facts.client]]
+                    text = texts[self._rows[window, FIRST_TEXT + facts.client]]
                     part.clients[window] = text if isinstance(text, str) else None
 
     def _yield_checks(self, tally: Tally) -> None:
@@ -216,38 +198,30 @@ class WalkedPart:
             chosen.add(int(places[times[places].argmax()]))
         return claimed.chosen(np.array(sorted(chosen), np.int64))
 
-    def _yield_changes(self) -> None:
-        archive = self._archive
-        if archive is None or self._before is None:
-            return
-        hits, first = self.hits, PROGRESS_COUNT
-        cells_before, facts_before = self._before
-        has_changed = self._facts[hits] != facts_before[hits]
-        has_changed |= (self._cells[hits, first:] != cells_before[hits, first:]).any(axis=1)
+    def _yield_changes(self, changes: ChangeCount, before: _Integers) -> None:
+        hits, registers = self.hits, PROGRESS.stop
+        has_changed = self._rows[hits, FACTS] != before[hits, FACTS]
+        has_changed |= (self._rows[hits, registers:] != before[hits, registers:]).any(axis=1)
         for number in hits[has_changed].tolist():
             window, latest = self._part.columns.window(number), int(self._part.latest[number])
-            before = Before()
+            known = Before()
             if self._is_known[number]:
-                before = archive.before(self._built(number, cells_before, facts_before))
-            state = self._built(number, self._cells, self._facts)
-            archive.add_change(window, before, state, latest)
+                known = changes.before(self._built(number, before[number]))
+            changes.add(window, known, self._built(number, self._rows[number]), latest)
 
-    def _built(self, number: int, cells: _Integers, facts: _Integers) -> ConnectionState:
-        return self._connections.built(
-            self._part.columns.key(number), cells[number], self._automaton.facts[facts[number]]
-        )
+    def _built(self, number: int, row: _Integers) -> ConnectionState:
+        return self._connections.built(self._part.columns.key(number), row, self._automaton.facts[row[FACTS]])
 
     def _store(self) -> None:
-        hits, known = self.hits, self._automaton.facts
-        used, inverse = np.unique(self._facts[hits], return_inverse=True)
-        is_closed = np.array([known[number].is_closed for number in used.tolist()], np.bool_)[inverse]
-        table = self._connections.facts_table
-        facts = np.array([table.place(known[number]) for number in used.tolist()], np.int64)[inverse]
-        is_known = self._is_known[hits]
+        hits, connections, columns = self.hits, self._connections, self._part.columns
+        rows, places, is_known = self._rows[hits], self._places[hits], self._is_known[hits]
+        used, inverse = np.unique(rows[:, FACTS], return_inverse=True)
+        facts = [self._automaton.facts[number] for number in used.tolist()]
+        is_closed = np.array([each.is_closed for each in facts], np.bool_)[inverse]
+        rows[:, FACTS] = np.array([*map(connections.facts.number, facts)], np.int64)[inverse]
         moved, added = is_known & ~is_closed, ~is_known & ~is_closed
-        self._connections.remove(self._places[hits[is_known & is_closed]])
-        self._connections.move(
-            self._places[hits[moved]], self._cells[hits[moved]], facts[moved], self._in_flight[hits[moved]]
-        )
-        keys = [self._part.columns.key(number) for number in hits[added].tolist()]
-        self._connections.add(keys, self._cells[hits[added]], facts[added], self._in_flight[hits[added]])
+        connections.remove(places[is_known & is_closed])
+        connections.rows[places[moved]] = rows[moved]
+        numbers = hits[added].tolist()
+        ids = b"".join(map(columns.id, numbers))
+        connections.add(ids, [columns.clients[number] for number in numbers], rows[added])

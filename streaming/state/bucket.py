@@ -55,17 +55,14 @@ class PackedBucket(NamedTuple):
 
 
 class _StoredConnections(msgspec.Struct, array_like=True):
-    """The rows of connections as columns, and the tables that they refer to.
-
-    `columns` are facts, servers, requests in flight, whether there are findings, and the cells.
-    """
+    """The rows of connections, column by column, and the tables that they refer to."""
 
     ids: bytes
     clients: list[str]
-    columns: Narrowed
-    facts_table: list[Facts]
+    rows: Narrowed
+    facts: list[Facts]
     servers: list[Server]
-    in_flight_table: list[InFlightCounts]
+    in_flight: list[InFlightCounts]
     texts: list[str | Evidence]
     contents_size: int
 
@@ -91,7 +88,7 @@ _DECOMPRESSOR = zstandard.ZstdDecompressor()
 def pack_bucket(bucket: Bucket) -> PackedBucket:
     """Encode a bucket for the state store."""
     connections = bucket.connections
-    connections.lay_out()
+    connections.compact()
     contents = connections.contents.packed()
     stored = _StoredBucket(
         bucket.clock,
@@ -132,14 +129,13 @@ def unpack_bucket(stored: bytes | None, contents: Callable[[], bytes | None]) ->
 
 
 def _stored(connections: Connections) -> _StoredConnections:
-    columns = connections.facts, connections.server, connections.in_flight, connections.has_findings
     return _StoredConnections(
         connections.ids,
         connections.clients,
-        narrowed(np.vstack([*columns, connections.cells.T])),
-        connections.facts_table.values,
+        narrowed(connections.rows.T),
+        connections.facts.values,
         connections.servers.values,
-        connections.in_flight_table.values,
+        connections.in_flight.values,
         connections.texts.values,
         connections.contents.size,
     )
@@ -148,14 +144,9 @@ def _stored(connections: Connections) -> _StoredConnections:
 def _connections(stored: _StoredConnections, contents: Callable[[], bytes | None]) -> Connections:
     connections = Connections()
     connections.ids, connections.clients = stored.ids, stored.clients
-    facts, server, in_flight, has_findings, *_ = columns = widened(stored.columns)
-    connections.facts, connections.server, connections.in_flight = facts, server, in_flight
-    connections.has_findings = has_findings != 0
-    connections.cells = np.ascontiguousarray(columns[4:].T)
-    connections.is_stored = np.ones(len(connections.facts), np.bool_)
-    connections.facts_table = Table(stored.facts_table)
-    connections.servers = Table(stored.servers)
-    connections.in_flight_table = Table(stored.in_flight_table)
-    connections.texts = Table(stored.texts)
+    connections.rows = np.ascontiguousarray(widened(stored.rows).T)
+    connections.is_stored = np.ones(len(connections.rows), np.bool_)
+    connections.facts, connections.servers = Table(stored.facts), Table(stored.servers)
+    connections.in_flight, connections.texts = Table(stored.in_flight), Table(stored.texts)
     connections.contents = Contents(stored.contents_size, contents)
     return connections

@@ -38,10 +38,6 @@ class Contents:
         self._has_changed = True
         return self._opened.pop(connection)
 
-    def forget(self, connection: bytes) -> None:
-        """Forget the content of a connection."""
-        self.take(connection)
-
     def packed(self) -> bytes | None:
         """Return all contents for the state store, None if they have not changed."""
         if not self._has_changed:

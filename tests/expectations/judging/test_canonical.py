@@ -14,7 +14,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import ConnectionKey as _Key
 from expectations.conversation.observation import Evidence, Occurrence, Statement
 from expectations.conversation.own_values import BY_VALUE, Own
-from expectations.judging.canonical import NUMBERS, Filler, OddStateError, Registers, walk_of
+from expectations.judging.canonical import NUMBERS, OddStateError, Registers, filler, walk_of
 from expectations.judging.facts import canonical
 from expectations.judging.judge import ConnectionState, Judge, OpenFinding, open_connection
 from expectations.judging.terms import Terms
@@ -71,7 +71,7 @@ def states(turn: int, size: int = 1) -> Iterator[ConnectionState]:
         for begin in range(0, len(placed), size):
             for window in disguised(windows_of(default_schemas(), placed[begin : begin + size]), turn):
                 state = known.setdefault(window.connection.id, open_connection(window.connection))
-                judge.judge_each(state, window)
+                judge.judge(state, window)
                 state.conversation.configured = None
                 yield copy.deepcopy(state)
 
@@ -87,8 +87,8 @@ def test_a_form_filled_with_its_values_is_the_state() -> None:
             continue
         where = conversation.cluster, conversation.client, conversation.server, conversation.run
         key = _Key(conversation.connection, *where)
-        filler = Filler(registers.numbers, list(registers.uuids), list(registers.texts))
-        back = facts.state(filler, key, lambda _: conversation.progress)  # noqa: B023 - called at once
+        renamer = filler(registers.numbers, list(registers.uuids), list(registers.texts))
+        back = facts.state(renamer, key, lambda _: conversation.progress)  # noqa: B023 - called at once
         back.findings = state.findings
         assert back == state
         assert canonical(back)[0] == facts
@@ -117,7 +117,7 @@ def test_an_observation_that_several_rules_keep_has_one_set_of_registers() -> No
     )
     walk, registers = walk_of(type(observation)), Registers()
     assert walk is not None
-    first, second = walk(observation, registers), walk(copy.deepcopy(observation), registers)
+    first, second = (walk(each, registers.renamer) for each in (observation, copy.deepcopy(observation)))
     assert first is second
     assert len(registers.numbers) < len(Occurrence.__struct_fields__)
 
@@ -125,6 +125,6 @@ def test_an_observation_that_several_rules_keep_has_one_set_of_registers() -> No
 def test_a_state_that_is_too_wide_has_no_form() -> None:
     registers = Registers()
     for number in range(NUMBERS + 1):
-        registers.number(1 + number)
+        registers.renamer.number(1 + number)
     with pytest.raises(OddStateError):
         registers.checked_widths()

@@ -21,8 +21,9 @@ from streaming.archive.batch_files import MOST_DAYS
 from streaming.archive.tables import TABLES, VERSION, VERSION_KEY
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.changes import Changes
+from streaming.judging.part import MINUTE
 from streaming.judging.report import Report
-from streaming.judging.usage import MINUTE, Usage, Use
+from streaming.judging.usage import Usage, Use
 from streaming.state.bucket import Bucket
 from streaming.user_error import UserError
 from tests.exchange import SOFTWARE, Exchange, advertisement

@@ -13,8 +13,9 @@ import pytest
 from decoders.schema.registry import default_schemas
 from streaming.archive.archive import Archive, ArchiveNotWrittenError, DailyCompaction
 from streaming.archive.tables import VERSION, VERSION_KEY
+from streaming.judging.part import MINUTE
 from streaming.judging.report import Report
-from streaming.judging.usage import MINUTE, Usage, Use
+from streaming.judging.usage import Usage, Use
 
 NAMES = default_schemas().api_names
 NOON = 29_700_000

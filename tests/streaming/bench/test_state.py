@@ -17,6 +17,7 @@ from tests.expectations.conversation.scalar_windows import in_topic, windows_of
 from tests.streaming.judging.test_bucket_step import windows
 from tests.streaming.judging.travelling import travelled
 from tests.streaming.query.test_stages import Store, step
+from tests.streaming.state.bucket_store import states_of
 
 
 def test_a_connection_takes_at_most_three_hundred_bytes() -> None:
@@ -56,7 +57,7 @@ def test_the_traffic_is_complete_and_conforms() -> None:
     assert report.findings == [] and report.undecodable == {}
     assert len(bucket.connections) == 5
     assert report.frames["ConsumerGroupHeartbeat"]["request"] == 2 * 5 + 3
-    members = {name for state in bucket.connections.values() for name in state.identities.members}
+    members = {name for state in states_of(bucket.connections).values() for name in state.identities.members}
     assert len(members) == 5
 
 

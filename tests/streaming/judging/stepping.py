@@ -19,10 +19,17 @@ from expectations.rules.base.rule import Rule
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
-from streaming.state.connections import FIRST_TEXT, Connections
+from streaming.state.connections import (
+    FACTS,
+    FIRST_TEXT,
+    HAS_FINDINGS,
+    IN_FLIGHT,
+    SERVER,
+    Connections,
+)
 from tests.streaming.judging.disguise import disguised
 from tests.streaming.judging.travelling import travelled
-from tests.streaming.state.bucket_store import BucketStore
+from tests.streaming.state.bucket_store import BucketStore, held, states_of
 
 NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 SECRET = bytes(range(32))
@@ -36,9 +43,9 @@ class CountingJudge(Judge):
 
     judged = 0
 
-    def judge_each(self, state: ConnectionState, window: Window) -> list[Outcome]:
+    def judge(self, state: ConnectionState, window: Window) -> Outcome:
         self.judged += len(window.observations)
-        return super().judge_each(state, window)
+        return super().judge(state, window)
 
 
 def comparable(report: Report) -> dict[str, object]:
@@ -132,10 +139,10 @@ class Pair:
 def _save(stores: Stores, buckets: tuple[Bucket, Bucket]) -> None:
     for store, bucket in zip((stores.walked, stores.judged), buckets, strict=True):
         store.save(bucket)
-    states, expected = (dict(store.load().connections) for store in (stores.walked, stores.judged))
+    states, expected = (states_of(store.load().connections) for store in (stores.walked, stores.judged))
     differing = {key: (states.get(key), expected.get(key)) for key in states.keys() | expected.keys()}
     assert states == expected, {key: pair for key, pair in differing.items() if pair[0] != pair[1]}
-    assert stores.walked.load() == stores.judged.load()
+    assert held(stores.walked.load()) == held(stores.judged.load())
     assert rows(stores.walked.load().connections) == rows(stores.judged.load().connections)
 
 
@@ -143,12 +150,13 @@ def rows(connections: Connections) -> dict[bytes, object]:
     """Return the rows of connections: those that the walk moved are those that states are laid out as."""
     return {
         connections.id_at(place): (
-            connections.facts_table.values[connections.facts[place]],
-            connections.cells[place, :FIRST_TEXT].tolist(),
-            [connections.texts.values[text] for text in connections.cells[place, FIRST_TEXT:].tolist()],
-            connections.in_flight_table.values[connections.in_flight[place]],
+            connections.facts.values[connections.rows[place, FACTS]],
+            connections.servers.values[connections.rows[place, SERVER]],
+            connections.rows[place, HAS_FINDINGS:FIRST_TEXT].tolist(),
+            [connections.texts.values[text] for text in connections.rows[place, FIRST_TEXT:].tolist()],
+            connections.in_flight.values[connections.rows[place, IN_FLIGHT]],
         )
-        for place in range(len(connections.facts))
+        for place in range(len(connections.rows))
     }
 
 

@@ -53,6 +53,7 @@ from tests.streaming.judging.activities import (
 from tests.streaming.judging.stepping import NOW, Pair, Pairs, Stores
 from tests.streaming.judging.test_bucket_step import on, windows
 from tests.streaming.judging.travelling import travelled
+from tests.streaming.state.bucket_store import states_of
 
 SAMPLED = 23
 """Mutants of which one is judged in every run; `make long` judges all."""
@@ -305,7 +306,7 @@ def test_two_windows_of_a_connection_in_a_step_are_walked_one_after_the_other() 
     parts = [on(b"a", windows(fetching(), begin, begin + 3)) for begin in range(0, 13, 3)]
     pair.step(stores, *parts)
     assert pair.judge.judged == 0
-    (state,) = stores.walked.load().connections.values()
+    (state,) = states_of(stores.walked.load().connections).values()
     assert state.conversation.progress.sequence == len(fetching().records)
 
 
@@ -422,7 +423,7 @@ def test_connections_that_were_walked_are_forgotten_when_they_are_silent() -> No
     assert pair.walked == 2
     assert len(stores.walked.load().connections) == 2
     pair.tick(stores)
-    assert stores.walked.load().connections.keys() == {b"b" * 16}
+    assert states_of(stores.walked.load().connections).keys() == {b"b" * 16}
 
 
 def test_a_tick_claims_of_a_server_until_its_latest_connection() -> None:
@@ -476,14 +477,14 @@ class TestTheSecondConnection:
         assert judged == [0, 0, 0]
         assert report.frames == {"Fetch": {"request": 2, "response": 2}}
         assert report.checks["wire/malformed-request"] == {"conforms": 2}
-        states = stores.walked.load().connections.values()
+        states = states_of(stores.walked.load().connections).values()
         assert [state.conversation.progress.sequence for state in states] == [3097, 3098]
 
     def test_those_with_another_client_instance_id_are_not_judged(self) -> None:
         judged, stores, report = judged_per_batch(["look up", "look up"] * 3)
         assert judged == [0, 0, 0]
         assert report.checks["kip1313/instance-id-changed"] == {"conforms": 2}
-        states = stores.walked.load().connections.values()
+        states = states_of(stores.walked.load().connections).values()
         assert [state.conversation.instance_id for state in states] == [b"a" * 16, b"b" * 16]
 
     @pytest.mark.parametrize("foreign", ["look up with other ID", "fetch as other"])
@@ -498,7 +499,7 @@ class TestTheSecondConnection:
         assert report.frames.keys() == {"Fetch", "ConsumerGroupHeartbeat"}
         assert report.checks["kip1082/member-id-empty"] == {"conforms": 1}
         assert report.checks["kip1082/member-id-changed"] == {"conforms": 1}
-        states = stores.walked.load().connections.values()
+        states = states_of(stores.walked.load().connections).values()
         for state, member_id in zip(states, ORDINARY, strict=False):
             ((name, member),) = state.conversation.progress.members.items()
             assert (name, member.heartbeat) == (
@@ -577,7 +578,7 @@ def test_requests_in_flight_are_moved() -> None:
     pair, stores, in_flight = Pair(), Stores(), list[int]()
     for batch in steady_batches(["fetch"] * 24, 3):
         pair.step(stores, batch)
-        states = stores.walked.load().connections.values()
+        states = states_of(stores.walked.load().connections).values()
         in_flight.append(sum(sum(state.conversation.progress.in_flight.counts.values()) for state in states))
     assert pair.judge.judged == 0
     assert in_flight[-2:] in ([0, CONNECTIONS], [CONNECTIONS, 0])
@@ -752,4 +753,4 @@ def test_a_window_with_nothing_in_it_makes_no_connection() -> None:
     pair, stores = Pair(), Stores()
     pair.step(stores, empty)
     pair.step(stores, [*on(b"a", windows(joining())), *empty], empty)
-    assert set(stores.walked.load().connections) == {b"a" * 16}
+    assert set(states_of(stores.walked.load().connections)) == {b"a" * 16}

@@ -12,7 +12,8 @@ KEY = ConnectionKey(b"c" * 16, "", "10.0.0.1:40000", "10.0.0.2:9092", 1)
 def claimed(known: dict[str, set[ApiVersion]], key: ConnectionKey, versions: list[ApiVersion]) -> int:
     """How much a batch claims in which a server responds to these API versions."""
     responses = ServerResponses(known)
-    responses.add(key, dict.fromkeys(versions, 7))
+    for version in versions:
+        responses.add(key, version, 7)
     return len(list(responses.claims()))
 
 

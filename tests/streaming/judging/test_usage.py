@@ -21,8 +21,8 @@ from expectations.conversation.observation import (
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
 from streaming.judging.bucket_step import BucketStep
-from streaming.judging.part import Part
-from streaming.judging.usage import LIMIT, MINUTE, Usage, UsageCount
+from streaming.judging.part import MINUTE, Part
+from streaming.judging.usage import LIMIT, Usage, UsageCount
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
 from tests.expectations.conversation.scalar_windows import in_file, windows_of
@@ -57,7 +57,8 @@ def counted(*parts: Sequence[tuple[str, Window]]) -> list[Usage]:
         part = Part(WindowColumns.of([window for _, window in said]))
         part.clients[:] = [client_id for client_id, _ in said]
         part.software[:] = [SoftwareClaim("librdkafka", "2.3.0")] * len(said)
-        count.add(part, ["L"])
+        for each in part.said(by_client=True):
+            count.add(each, "L")
     return count.report()
 
 

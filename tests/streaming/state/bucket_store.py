@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from expectations.judging.judge import ConnectionState
 from streaming.state.bucket import Bucket, PackedBucket, pack_bucket, unpack_bucket
+from streaming.state.connections import Connections
 
 
 class BucketStore:
@@ -36,3 +38,16 @@ class BucketStore:
 def reloaded(bucket: Bucket) -> Bucket:
     """Store a bucket and load it."""
     return BucketStore(bucket).load()
+
+
+def states_of(connections: Connections) -> dict[bytes, ConnectionState]:
+    """Return the states of connections by their IDs; they are put back."""
+    states = [connections.take(place) for place in connections.stored_places()]
+    connections.put(states)
+    return {state.conversation.connection: state for state in states}
+
+
+def held(bucket: Bucket) -> tuple[object, ...]:
+    """Return all that a bucket holds, to be compared."""
+    times = bucket.clock, bucket.scheduled, bucket.republished_at, bucket.resumed_at
+    return states_of(bucket.connections), bucket.answered, bucket.buckets, times
