@@ -23,7 +23,7 @@ The contract:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,6 @@ from expectations.conversation.observation import ConnectionKey, Statement
 from expectations.conversation.progress import ApiVersion, in_flight_change
 from expectations.conversation.statement_template import StatementTemplate
 from expectations.judging.cells import CELLS, TEXT, UUID, ZERO, Effect, Linear, input_cell
-from expectations.judging.claim_template import ClaimTemplate
 from expectations.judging.facts import Facts, canonical
 from expectations.judging.judge import Judge, open_connection
 from expectations.judging.tracing import Input, Learnt, Relation, Tracer
@@ -88,16 +87,11 @@ TICK_TEMPLATE: Final = StatementTemplate(Statement(Kind.HEARTBEAT))
 """Stands for the time to claim again what was shown since the latest claim. No connection says it."""
 
 
-class Yield(NamedTuple):
-    """What a transition yields: its checks, its claims, and those that belong to no connection."""
-
-    checks: tuple[tuple[str, str], ...]
-    claims: ClaimTemplate | None
-    of_server: ClaimTemplate | None
-
-
 class Automaton:
-    """Facts, templates and transitions, by number. `clears` counts how often it was full."""
+    """Facts, templates and transitions, by number. `clears` counts how often it was full.
+
+    `yields` are the transitions without what the walk knows of them: their checks and claims.
+    """
 
     def __init__(self, judge: Judge, secret: bytes) -> None:
         """`secret`, 16 bytes or more, keeps strangers from choosing IDs that collide or equal stand-ins."""
@@ -110,7 +104,7 @@ class Automaton:
     def _clear(self) -> None:
         self.facts: list[Facts] = []
         self.templates = [TICK_TEMPLATE]
-        self.yields: list[Yield] = []
+        self.yields: list[Learnt] = []
         self._facts_numbers: dict[bytes, int] = {}
         self._template_numbers = {TICK_TEMPLATE: TICK}
         self._versions = Numbered[ApiVersion]()
@@ -283,7 +277,8 @@ class Automaton:
             learnt.effect | (Effect.CLAIMS if templates else 0) | (Effect.CLOSES if closes else 0)
         )
         checks = self._checks.setdefault(learnt.checks, learnt.checks)
-        self.yields.append(Yield(checks, learnt.claims, learnt.of_server))
+        # What the tables hold is not kept twice.
+        self.yields.append(learnt._replace(guards=(), facts=None, moves=(), checks=checks))
         tables.nexts[number] = NO_ENTRY
         branches = self._branches(key)
         if branches:

@@ -1,10 +1,10 @@
 """The cells that a transition reads: one row of int64 for a connection and the frame that it comes to.
 
-    advanced   what every frame moves, after this frame
     stored     the row that is kept of a connection:
         where      its facts, its server and its requests in flight, by number, and whether it has findings
         progress   what every frame moves, before this frame
         registers  numbers, UUIDs in two cells each, and texts by their numbers in a pool (`canonical.py`)
+    advanced   what every frame moves, after this frame
     input      the values of the frame's occurrence, and the own values of its statement
 
 A guard compares two cells, a register is set to a cell, and so is each gap of a claim.
@@ -19,18 +19,17 @@ from expectations.conversation.columnar.window_columns import OF_OCCURRENCE as C
 from expectations.conversation.progress import PROGRESS_NUMBERS
 from expectations.judging.canonical import NUMBERS, TEXTS, UUIDS
 
-ZERO: Final = 0
-"""A cell that holds 0."""
-ADVANCED: Final = 1
-STORED: Final = ADVANCED + len(PROGRESS_NUMBERS)
-FACTS, SERVER, IN_FLIGHT, HAS_FINDINGS = range(STORED, STORED + 4)
-PROGRESS: Final = HAS_FINDINGS + 1
+FACTS, SERVER, IN_FLIGHT, HAS_FINDINGS = range(4)
+PROGRESS: Final = 4
 NUMBER: Final = PROGRESS + len(PROGRESS_NUMBERS)
 UUID: Final = NUMBER + NUMBERS
 TEXT: Final = UUID + 2 * UUIDS
-INPUT: Final = TEXT + TEXTS
-ROW: Final = INPUT - STORED
-"""The width of a stored row."""
+ROW: Final = TEXT + TEXTS
+"""The width of a stored row, in which a cell's number is its column."""
+ZERO: Final = ROW
+"""A cell that holds 0."""
+ADVANCED: Final = ZERO + 1
+INPUT: Final = ADVANCED + len(PROGRESS_NUMBERS)
 
 OF_OCCURRENCE: Final = COLUMNS[: COLUMNS.index("size")]
 INPUTS: Final = (
@@ -58,11 +57,6 @@ CELLS: Final = INPUT + len(INPUTS)
 def input_cell(name: str) -> int:
     """Return the cell of an input."""
     return INPUT + INPUTS.index(name)
-
-
-def column(cell: int) -> int:
-    """Return the column that a cell has in a stored row."""
-    return cell - STORED
 
 
 class Linear(NamedTuple):

@@ -83,7 +83,8 @@ class TracedNumber(int):
         mine, others = self.linear, linear_of(other)
         if others.minus != ZERO or ZERO not in (mine.plus, others.plus):
             raise NotFollowedError
-        linear = Linear(mine.plus or others.plus, mine.minus, mine.constant + others.constant)
+        plus = others.plus if mine.plus == ZERO else mine.plus
+        linear = Linear(plus, mine.minus, mine.constant + others.constant)
         is_positive = self.is_positive and not isinstance(other, TracedNumber) and other >= 0
         return TracedNumber.of(int(self) + int(other), linear, self.trace, is_positive=is_positive)
 
@@ -133,7 +134,8 @@ def _difference(left: int, right: int, trace: Trace) -> TracedNumber:
     mine, others = linear_of(left), linear_of(right)
     if ZERO not in (mine.minus, others.plus) or others.minus != ZERO:
         raise NotFollowedError
-    linear = Linear(mine.plus, mine.minus or others.plus, mine.constant - others.constant)
+    minus = others.plus if mine.minus == ZERO else mine.minus
+    linear = Linear(mine.plus, minus, mine.constant - others.constant)
     if linear.plus == linear.minus:
         linear = Linear(constant=linear.constant)
     return TracedNumber.of(int(left) - int(right), linear, trace)

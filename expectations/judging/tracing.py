@@ -34,6 +34,7 @@ from expectations.identity.claim import Claim
 from expectations.judging.canonical import OddStateError, Registers, Renamer
 from expectations.judging.cells import (
     ADVANCED,
+    INPUT,
     NUMBER,
     PROGRESS,
     TEXT,
@@ -257,7 +258,8 @@ class _Tracing:
         )
 
     def _number(self, cell: int, *, is_positive: bool = False) -> TracedNumber:
-        surely = is_positive or (ADVANCED <= cell < NUMBER and cell not in _MAYBE_ABSENT)
+        is_progress = PROGRESS <= cell < NUMBER or ADVANCED <= cell < INPUT
+        surely = is_positive or (is_progress and cell not in _MAYBE_ABSENT)
         return TracedNumber.of(int(self._cells[cell]), Linear(cell), self.trace, is_positive=surely)
 
     def _positive(self, name: str) -> TracedNumber:

@@ -33,7 +33,6 @@ from expectations.judging.cells import (
     OF_OCCURRENCE,
     PROGRESS,
     ROW,
-    STORED,
     TEXT,
     UUID,
     Effect,
@@ -379,7 +378,7 @@ def walk(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions 
             walked.status[window] = ASKS
             continue
         for at in range(ROW):
-            cells[STORED + at] = row[at]
+            cells[at] = row[at]
         first_claim, first_gap, waiting = counts[0], counts[1], np.int64(0)
         is_tick = given.statements[_OF_TEMPLATE, given.numbers[begin]] == TICK
         is_new = is_tick or given.values[_FIRST - INPUT, begin] > cells[PROGRESS + _SEQUENCE]
@@ -429,7 +428,7 @@ def walk(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions 
         if status == WALKED:
             walked.moves_in_flight[window] = np.int64(waiting != 0)
             for at in range(ROW):
-                row[at] = cells[STORED + at]
+                row[at] = cells[at]
         else:
             counts[0], counts[1] = first_claim, first_gap
             for at in range(begin, end):

@@ -86,7 +86,7 @@ class Part:
 class Said(NamedTuple):
     """What one speaker said, with one template, in one minute: occurrences at `places` of a part.
 
-    `server` is the number of the server, `minute` counts from the Unix epoch, `is_new` is 0 for what was
+    `server` is the number of its server, `minute` counts from the Unix epoch, `is_new` is 0 for what was
     judged before.
     """
 
@@ -98,6 +98,16 @@ class Said(NamedTuple):
     client_id: str | None
     minute: int
     is_new: int
+
+    @property
+    def cluster(self) -> str:
+        """The cluster of the server."""
+        return self.part.columns.servers[self.server][0]
+
+    @property
+    def address(self) -> str:
+        """The address of the server."""
+        return self.part.columns.servers[self.server][1]
 
     def values(self, name: str) -> _Integers:
         """Return a value of each occurrence."""

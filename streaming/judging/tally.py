@@ -69,16 +69,14 @@ class Tally:
 
     def count(self, part: Part) -> None:
         """Count the frames of a part: by API, by what sent them, and what servers said in them."""
-        servers = part.columns.servers
-        listeners = [self._listener(server) for _, server, _ in servers]
         for said in part.said(by_client=self._usage is not None):
             self._count_frames(said)
             if said.is_new:
                 self._count_requests(said)
-                self._note_advertised(said, servers[said.server])
-                self._note_answered(said, servers[said.server])
+                self._note_advertised(said)
+                self._note_answered(said)
                 if self._usage is not None:
-                    self._usage.add(said, listeners[said.server])
+                    self._usage.add(said, self._listener(said.address))
         if self.changes is not None:
             self.changes.add_classic(part)
 
@@ -137,21 +135,21 @@ class Tally:
             sent = statement.api_key, statement.api_version, *named
             self._requests[sent] = self._requests.get(sent, 0) + said.frames
 
-    def _note_advertised(self, said: Said, server: tuple[str, str, int]) -> None:
+    def _note_advertised(self, said: Said) -> None:
         """Note what a server advertised. The latest counts, by response version."""
         advertised = said.statement.body
         if is_advertised(advertised) and said.statement.is_matched:
-            key = server[0], server[1], advertised.body_version
+            key = said.cluster, said.address, advertised.body_version
             noted = int(said.values("last_captured_at").max()), advertised
             self._advertised[key] = max(noted, self._advertised.get(key, noted), key=_order)
 
-    def _note_answered(self, said: Said, server: tuple[str, str, int]) -> None:
+    def _note_answered(self, said: Said) -> None:
         """Note when a server first responded to an API version that it is not known to respond to."""
         statement = said.statement
         version = statement.api_key, statement.api_version
         if not statement.is_matched or not is_remembered(*version):
             return
-        if version not in self._responses.known(server[0], server[1]):
+        if version not in self._responses.known(said.cluster, said.address):
             columns, at = said.part.columns, int(said.values("first_captured_at").min())
             first = min(said.windows.tolist(), key=columns.id)
             self._responses.add(columns.key(first), version, at)

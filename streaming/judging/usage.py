@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
 from decoders.frame.record import Kind
-from expectations.conversation.observation import Statement
 from streaming.judging.part import Said
 
 PREFIX: Final = 4
@@ -53,67 +52,46 @@ class Usage(msgspec.Struct, array_like=True):
     response_bytes: int = 0
 
 
-class _Count:
-    """What is counted of one use: its usage, and the IDs of connections by header version."""
+class UsageCount:
+    """Adds up the usage of one step. At most LIMIT uses tell clients apart."""
 
-    def __init__(self, use: Use) -> None:
-        self.usage = Usage(use)
-        self._connections: dict[int, list[NDArray[np.void]]] = {}
+    def __init__(self) -> None:
+        self._usage: dict[Use, Usage] = {}
+        self._connections: dict[tuple[Use, int], list[NDArray[np.void]]] = {}
+        """The IDs of connections by header version."""
 
-    def add(self, said: Said) -> None:
-        """Add a request or a response of some connections."""
-        usage, statement, count = self.usage, said.statement, said.frames
-        size = int(said.values("size").sum()) + PREFIX * count
+    def add(self, said: Said, listener: str) -> None:
+        """Add what was said at a listener."""
+        statement, count = said.statement, said.frames
+        if statement.kind is not Kind.REQUEST and not statement.is_matched:
+            return
+        usage, size = self._usage_of(said, listener), int(said.values("size").sum()) + PREFIX * count
         if statement.kind is Kind.REQUEST:
             version = UNCERTAIN if statement.header_version is None else statement.header_version
             usage.requests[version] = usage.requests.get(version, 0) + count
             usage.request_bytes[version] = usage.request_bytes.get(version, 0) + size
             ids = np.frombuffer(said.part.columns.ids, f"V{ID_BYTES}")
-            self._connections.setdefault(version, []).append(ids[said.windows])
+            self._connections.setdefault((usage.use, version), []).append(ids[said.windows])
         else:
             usage.response_bytes += size
             for code in filter(None, statement.errors or ()):
                 usage.errors[code] = usage.errors.get(code, 0) + count
 
-    def report(self) -> Usage:
-        """Return what was counted."""
-        for version, connections in self._connections.items():
-            self.usage.connections[version] = len(np.unique(np.concatenate(connections)))
-        return self.usage
-
-
-class UsageCount:
-    """Adds up the usage of one step. At most LIMIT uses tell clients apart."""
-
-    def __init__(self) -> None:
-        self._counts: dict[Use, _Count] = {}
-
-    def add(self, said: Said, listener: str) -> None:
-        """Add what was said at a listener."""
-        statement, software = said.statement, said.software
-        if statement.kind is not Kind.REQUEST and not statement.is_matched:
-            return
-        use = Use(
-            said.minute,
-            said.part.columns.servers[said.server][0],
-            listener,
-            software.name if software else None,
-            software.version if software else None,
-            said.client_id or None,
-            statement.api_key,
-            statement.api_version,
-        )
-        self._count_of(use, statement).add(said)
-
     def report(self) -> list[Usage]:
         """Return what was counted."""
-        return [count.report() for count in self._counts.values()]
+        for (use, version), connections in self._connections.items():
+            self._usage[use].connections[version] = len(np.unique(np.concatenate(connections)))
+        return list(self._usage.values())
 
-    def _count_of(self, use: Use, statement: Statement) -> _Count:
-        if use not in self._counts and len(self._counts) >= LIMIT:
-            api = (use.api_key, use.api_version) if statement.known else (UNCERTAIN, UNCERTAIN)
-            use = Use(use.minute, use.cluster, use.listener, None, None, None, *api, folded=True)
-        count = self._counts.get(use)
-        if count is None:
-            count = self._counts[use] = _Count(use)
-        return count
+    def _usage_of(self, said: Said, listener: str) -> Usage:
+        statement, software = said.statement, said.software
+        name, version = (software.name, software.version) if software else (None, None)
+        where, api = (said.minute, said.cluster, listener), (statement.api_key, statement.api_version)
+        use = Use(*where, name, version, said.client_id or None, *api)
+        if use not in self._usage and len(self._usage) >= LIMIT:
+            api = api if statement.known else (UNCERTAIN, UNCERTAIN)
+            use = Use(*where, None, None, None, *api, folded=True)
+        usage = self._usage.get(use)
+        if usage is None:
+            usage = self._usage[use] = Usage(use)
+        return usage

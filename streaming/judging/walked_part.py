@@ -12,7 +12,7 @@ from expectations.conversation.columnar.window_columns import FIELDS, WindowColu
 from expectations.conversation.observation import Evidence
 from expectations.conversation.progress import Progress, in_flight_change
 from expectations.judging.automaton import TICK_TEMPLATE, Automaton
-from expectations.judging.cells import ROW
+from expectations.judging.cells import FACTS, IN_FLIGHT, NUMBER, PROGRESS, ROW, SERVER, TEXT
 from expectations.judging.claim_template import Claimed
 from expectations.judging.facts import NO_CLIENT
 from expectations.judging.judge import ConnectionState, Judge
@@ -21,20 +21,10 @@ from expectations.judging.walk import WALKED, Walked, WalkInput
 from streaming.judging.changes import Before, ChangeCount
 from streaming.judging.part import Part, groups
 from streaming.judging.tally import Tally
-from streaming.state.connections import (
-    CAPTURED_AT,
-    FACTS,
-    FIRST_TEXT,
-    IN_FLIGHT,
-    NOWHERE,
-    PROGRESS,
-    SEQUENCE,
-    SERVER,
-    Connections,
-)
+from streaming.state.connections import CAPTURED_AT, NOWHERE, SEQUENCE, Connections
 
 _NEW_ROW: Final = np.zeros(ROW, np.int64)
-_NEW_ROW[PROGRESS] = Progress().numbers()
+_NEW_ROW[PROGRESS:NUMBER] = Progress().numbers()
 _Integers = NDArray[np.int64]
 
 
@@ -130,7 +120,7 @@ class WalkedPart:
 
     def _keep_evidence(self) -> None:
         """Put evidence that stays in a register into the pool of texts."""
-        texts, columns = self._rows[:, FIRST_TEXT:], self._part.columns
+        texts, columns = self._rows[:, TEXT:], self._part.columns
         for row, column in np.argwhere(texts[self.hits] < 0).tolist():
             window = int(self.hits[row])
             evidence: Evidence = columns.evidence(-1 - int(texts[window, column]))
@@ -155,7 +145,7 @@ class WalkedPart:
             for window in self.hits[places].tolist():
                 part.software[window] = facts.software
                 if facts.client != NO_CLIENT:
-                    text = texts[self._rows[window, FIRST_TEXT + facts.client]]
+                    text = texts[self._rows[window, TEXT + facts.client]]
                     part.clients[window] = text if isinstance(text, str) else None
 
     def _yield_checks(self, tally: Tally) -> None:
@@ -199,9 +189,9 @@ class WalkedPart:
         return claimed.chosen(np.array(sorted(chosen), np.int64))
 
     def _yield_changes(self, changes: ChangeCount, before: _Integers) -> None:
-        hits, registers = self.hits, PROGRESS.stop
+        hits = self.hits
         has_changed = self._rows[hits, FACTS] != before[hits, FACTS]
-        has_changed |= (self._rows[hits, registers:] != before[hits, registers:]).any(axis=1)
+        has_changed |= (self._rows[hits, NUMBER:] != before[hits, NUMBER:]).any(axis=1)
         for number in hits[has_changed].tolist():
             window, latest = self._part.columns.window(number), int(self._part.latest[number])
             known = Before()

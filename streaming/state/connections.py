@@ -27,9 +27,18 @@ from expectations.conversation.columnar.open_addressing import free_slots, slot_
 from expectations.conversation.columnar.statement_columns import Numbered
 from expectations.conversation.observation import ConnectionKey, Evidence
 from expectations.conversation.progress import PROGRESS_NUMBERS, ApiVersion, InFlight, Progress
-from expectations.judging import cells
 from expectations.judging.canonical import TEXTS, UUIDS, OddStateError, filler
-from expectations.judging.cells import column
+from expectations.judging.cells import (
+    FACTS,
+    HAS_FINDINGS,
+    IN_FLIGHT,
+    NUMBER,
+    PROGRESS,
+    ROW,
+    SERVER,
+    TEXT,
+    UUID,
+)
 from expectations.judging.facts import NO_CLIENT, Facts, canonical
 from expectations.judging.judge import ConnectionState, OpenFinding
 from streaming.state.contents import Contents
@@ -38,17 +47,8 @@ Server = tuple[str, str, int]
 """A cluster, a server's address, and a run of the feeder."""
 InFlightCounts = tuple[tuple[ApiVersion, int], ...]
 """How many requests of each API version are in flight, in order. Number 0 of their table is none."""
-FACTS: Final = column(cells.FACTS)
-SERVER: Final = column(cells.SERVER)
-IN_FLIGHT: Final = column(cells.IN_FLIGHT)
-HAS_FINDINGS: Final = column(cells.HAS_FINDINGS)
-PROGRESS: Final = slice(column(cells.PROGRESS), column(cells.NUMBER))
-CAPTURED_AT: Final = PROGRESS.start + PROGRESS_NUMBERS.index("captured_at")
-SEQUENCE: Final = PROGRESS.start + PROGRESS_NUMBERS.index("sequence")
-NUMBERS: Final = slice(column(cells.NUMBER), column(cells.UUID))
-UUID_HALVES: Final = slice(column(cells.UUID), column(cells.TEXT))
-FIRST_TEXT: Final = column(cells.TEXT)
-"""The columns of a row."""
+CAPTURED_AT: Final = PROGRESS + PROGRESS_NUMBERS.index("captured_at")
+SEQUENCE: Final = PROGRESS + PROGRESS_NUMBERS.index("sequence")
 NOWHERE: Final = -1
 """The place of what is not there."""
 _KEYS: Final = HashKeys.of(secrets.token_bytes())
@@ -87,7 +87,7 @@ class Connections:
     def __init__(self) -> None:
         self.ids = b""
         self.clients: list[str] = []
-        self.rows: _Integers = np.empty((0, cells.ROW), np.int64)
+        self.rows: _Integers = np.empty((0, ROW), np.int64)
         self.is_stored: NDArray[np.bool_] = np.empty(0, np.bool_)
         self.facts: Table[Facts] = Table([])
         self.servers: Table[Server] = Table([])
@@ -188,8 +188,8 @@ class Connections:
         self.servers, rows[:, SERVER] = self.servers.compacted(rows[:, SERVER])
         # Number 0 of these stays, even if no row refers to it.
         self.in_flight, in_flight = self.in_flight.compacted(np.append(rows[:, IN_FLIGHT], 0))
-        self.texts, texts = self.texts.compacted(np.append(rows[:, FIRST_TEXT:].ravel(), 0))
-        rows[:, IN_FLIGHT], rows[:, FIRST_TEXT:] = in_flight[:-1], texts[:-1].reshape(-1, TEXTS)
+        self.texts, texts = self.texts.compacted(np.append(rows[:, TEXT:].ravel(), 0))
+        rows[:, IN_FLIGHT], rows[:, TEXT:] = in_flight[:-1], texts[:-1].reshape(-1, TEXTS)
         self.is_stored = np.ones(len(kept), np.bool_)
 
     def _is_wasteful(self) -> bool:
@@ -219,7 +219,7 @@ class Connections:
             self.in_flight.number(tuple(sorted(progress.in_flight.counts.items()))),
             bool(facts.packed and state.findings),
             *progress.numbers(),
-            *_padded(numbers, cells.UUID - cells.NUMBER),
+            *_padded(numbers, UUID - NUMBER),
             *_padded(halves, 2 * UUIDS),
             *_padded(texts, TEXTS),
         ]
@@ -228,12 +228,12 @@ class Connections:
         self, key: ConnectionKey, row: _Integers, facts: Facts, in_flight: InFlight | None = None
     ) -> ConnectionState:
         """Build a state from a row and its facts, without findings."""
-        halves = row[UUID_HALVES].tobytes()
+        halves = row[UUID:TEXT].tobytes()
         uuids = [halves[at : at + ID_BYTES] for at in range(0, len(halves), ID_BYTES)]
-        texts = [self.texts.values[text] for text in row[FIRST_TEXT:].tolist()]
-        numbers = row[PROGRESS].tolist()
+        texts = [self.texts.values[text] for text in row[TEXT:].tolist()]
+        numbers = row[PROGRESS:NUMBER].tolist()
         return facts.state(
-            filler(row[NUMBERS].tolist(), uuids, texts),
+            filler(row[NUMBER:UUID].tolist(), uuids, texts),
             key,
             lambda name: Progress.of_numbers(numbers, name, in_flight or InFlight()),
         )

@@ -13,7 +13,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.progress import PROGRESS_NUMBERS
 from expectations.judging import automaton
 from expectations.judging.automaton import Automaton
-from expectations.judging.cells import ADVANCED, NUMBER, PROGRESS, UUID, Linear, input_cell
+from expectations.judging.cells import ADVANCED, NUMBER, PROGRESS, UUID, ZERO, Linear, input_cell
 from expectations.judging.traced_values import Guard
 from expectations.judging.tracing import Input, Learnt
 from tests.cases.test_cases import CASES
@@ -35,7 +35,7 @@ _SEQUENCES = [input_cell(name) for name in ("first_sequence", "last_sequence")]
 
 def kind_of(guard: Guard) -> str:
     """Name what a guard compares, as the page does."""
-    cells = {guard.left.plus, guard.left.minus, guard.right.plus, guard.right.minus} - {0}
+    cells = {guard.left.plus, guard.left.minus, guard.right.plus, guard.right.minus} - {ZERO}
     registers = {cell for cell in cells if NUMBER <= cell < UUID}
     others = cells - registers
     if others <= {input_cell("in_flight"), input_cell("in_flight_after")} and others:

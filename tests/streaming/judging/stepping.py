@@ -12,6 +12,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import Window
 from expectations.identity.claim import united
 from expectations.judging.automaton import Automaton
+from expectations.judging.cells import FACTS, HAS_FINDINGS, IN_FLIGHT, SERVER, TEXT
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
@@ -19,14 +20,7 @@ from expectations.rules.base.rule import Rule
 from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
 from streaming.state.bucket import Bucket
-from streaming.state.connections import (
-    FACTS,
-    FIRST_TEXT,
-    HAS_FINDINGS,
-    IN_FLIGHT,
-    SERVER,
-    Connections,
-)
+from streaming.state.connections import Connections
 from tests.streaming.judging.disguise import disguised
 from tests.streaming.judging.travelling import travelled
 from tests.streaming.state.bucket_store import BucketStore, held, states_of
@@ -152,8 +146,8 @@ def rows(connections: Connections) -> dict[bytes, object]:
         connections.id_at(place): (
             connections.facts.values[connections.rows[place, FACTS]],
             connections.servers.values[connections.rows[place, SERVER]],
-            connections.rows[place, HAS_FINDINGS:FIRST_TEXT].tolist(),
-            [connections.texts.values[text] for text in connections.rows[place, FIRST_TEXT:].tolist()],
+            connections.rows[place, HAS_FINDINGS:TEXT].tolist(),
+            [connections.texts.values[text] for text in connections.rows[place, TEXT:].tolist()],
             connections.in_flight.values[connections.rows[place, IN_FLIGHT]],
         )
         for place in range(len(connections.rows))
