@@ -28,7 +28,7 @@ def dashboard() -> builder.Dashboard:
         links.CONFORMANCE,
         "Kafka protocol: conformance",
         "Whether clients and brokers obey the rules of KIP-1313, 1082, 511, 35 and 1242.",
-        [layout.choose_rules(), layout.choose_software()],
+        [layout.choose_rules(), layout.choose_software(), layout.choose_clusters()],
         {
             "Who breaks what, since when, how bad?": [
                 _now(),
@@ -132,11 +132,12 @@ def _alerts() -> panels.Panel:
             "Firing": queries.FIRING,
         },
         [
-            tables.TableColumn("alertname", "Alert", 270, leads=links.to_subject()),
+            tables.TableColumn("alertname", "Alert", 200, leads=links.to_subject()),
             tables.SEVERITY,
             tables.SINCE,
             tables.count("Firing", width=60),
             tables.TableColumn("rule", "Rule", 290),
+            tables.TableColumn("cluster", "Cluster", 70),
             tables.TableColumn("client_software_name", "Client", 70),
             tables.TableColumn("instance", "Instance", 70),
             tables.SUBJECT,

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dashboards.promql import findings, grown, one_of, select, share, stepped, total
-from dashboards.queries import INTERVAL, JOB, MOST_OPEN_BY_SOFTWARE, RANGE, RATE, SOFTWARE, or_zero
+from dashboards.queries import (
+    CLUSTER,
+    INTERVAL,
+    JOB,
+    MOST_OPEN_BY_SOFTWARE,
+    RANGE,
+    RATE,
+    SOFTWARE,
+    WHOSE,
+    or_zero,
+)
 from expectations.report.upgrade import UpgradeFate
 from streaming.metrics import definitions as metrics
 from streaming.metrics.labels import FORMER
 
 NAME = "client_software_name"
 VERSION = ("api", "version")
-CLUSTER = 'cluster=~"$cluster"'
 GHOST = "kip1082/member-ghost"
 REBOOTSTRAP_REPEATED = "kip1242/rebootstrap-with-ids"
 CLASSIC_HEARTBEAT = "Heartbeat"
@@ -123,7 +132,7 @@ CHANGES = total(stepped(select(metrics.RANGES_CHANGES, JOB), INTERVAL), "listene
 
 
 def _offences(*matchers: str) -> str:
-    return grown(findings(JOB, SOFTWARE, *matchers), RANGE)
+    return grown(findings(JOB, WHOSE, *matchers), RANGE)
 
 
 def offences_by(*by: str, of: str = ".+") -> str:

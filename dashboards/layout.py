@@ -66,9 +66,10 @@ def choose_software() -> builder.QueryVariable:
 
 
 def choose_clusters() -> builder.QueryVariable:
-    """Choose clusters whose brokers are known."""
-    known = select(metrics.BROKERS, queries.JOB)
-    return _any_of(_chosen("cluster", "Cluster", f"label_values({known}, cluster)"))
+    """Choose clusters: of brokers that are known, and of offences."""
+    named = f'{{__name__=~"{metrics.BROKERS.name}|{metrics.FINDINGS.name}", {queries.JOB}}}'
+    chosen = _any_of(_chosen("cluster", "Cluster", f"label_values({named}, cluster)"))
+    return chosen.all_value(queries.ALSO_NONE)
 
 
 def choose_feeders() -> builder.QueryVariable:
@@ -79,7 +80,7 @@ def choose_feeders() -> builder.QueryVariable:
 
 def annotation_queries(watched: Sequence[Watches] = tuple(Watches)) -> list[builder.AnnotationQuery]:
     """Return the annotations: where alerts begin and end, restarts, and changes of advertised versions."""
-    about = "{{rule}} {{client_software_name}} {{instance}}"
+    about = "{{rule}} {{cluster}} {{client_software_name}} {{instance}}"
     return [
         _annotation("Alerts begin", queries.alerts_begin(watched), "{{alertname}} begins", about, panels.RED),
         _annotation("Alerts end", queries.alerts_end(watched), "{{alertname}} ends", about, panels.GREEN),

@@ -23,6 +23,8 @@ UPGRADE, GROUPS, BROKERS, CLIENT = (
 """The identifiers of dashboards, which are part of their addresses."""
 KEPT = "${__url_time_range}&${datasource:queryparam}&${job:queryparam}"
 """What links between dashboards keep: time range, data source and job."""
+CHOSEN = "${cluster:queryparam}"
+"""What links to offences keep, too."""
 SUBJECT = "subject"
 """The label of an alert's row that holds the dashboard of what it is about."""
 PAGE = "page"
@@ -59,7 +61,7 @@ class Addresses:
         return f'label_replace({expression}, "{PAGE}", "{page}", "rule", "(.*)/(.*)")'
 
 
-_VARIABLES = {"job": "job", "rule": "rule", "client_software_name": "software"}
+_VARIABLES = {"job": "job", "rule": "rule", "client_software_name": "software", "cluster": "cluster"}
 
 SECTION_OF_LABEL = '{{ $labels.rule | reReplaceAll "/" "" }}'
 """The runbook's anchor of the rule that an alert names."""
@@ -67,12 +69,12 @@ SECTION_OF_LABEL = '{{ $labels.rule | reReplaceAll "/" "" }}'
 
 def to_rule() -> str:
     """Link a cell with a rule to that rule on the Rule dashboard."""
-    return f"/d/{RULE}?{KEPT}&${{software:queryparam}}&var-rule=${{__value.text}}"
+    return f"/d/{RULE}?{KEPT}&{CHOSEN}&${{software:queryparam}}&var-rule=${{__value.text}}"
 
 
 def to_client() -> str:
     """Link a cell with a client software to the Client dashboard."""
-    return f"/d/{CLIENT}?{KEPT}&var-software=${{__value.text}}"
+    return f"/d/{CLIENT}?{KEPT}&{CHOSEN}&var-software=${{__value.text}}"
 
 
 def with_subject(expression: str) -> str:

@@ -19,9 +19,10 @@ from dashboards.alert import (
     Watches,
 )
 from dashboards.links import CLIENTS, PIPELINE, RULE, SECTION_OF_LABEL, Addresses
-from dashboards.promql import grown, level, none_of, one_of, role, select, total, verdict
-from dashboards.recordings import OFFENCES, SOFTWARE, VIOLATIONS
-from expectations.rules.base.rule import Level, Role, Verdict
+from dashboards.promql import level, none_of, one_of, role, select, total
+from dashboards.recordings import OFFENCES, SOFTWARE
+from expectations.judging.outcome import SUPPRESSED
+from expectations.rules.base.rule import Level, Role
 from streaming.metrics import definitions as metrics
 from streaming.metrics.labels import UNKNOWN
 
@@ -32,17 +33,19 @@ MISROUTED = "kip1242/misrouted"
 SHARED = (INSTANCE_ID_SHARED, MEMBER_ID_SHARED)
 """Rules with alerts of their own, because data is at risk and not only the next upgrade."""
 
-BY_RULE = ("job", "rule")
+BY_RULE = ("job", "cluster", "rule")
 BY_SOFTWARE = (*BY_RULE, "client_software_name")
 IDENTIFIED = none_of("client_software_name", [UNKNOWN])
 UNIDENTIFIED = one_of("client_software_name", [UNKNOWN])
 """Connections that sent no ApiVersions with a name: old clients, scanners, strays."""
+_SAME = "{job=%q, cluster=%q, rule=%q} > 0"
+IN = "{{ with $labels.cluster }} Cluster: {{ . }}.{{ end }}"
 WHERE = (
-    f"{{{{ with query (printf `{VIOLATIONS}{{job=%q, rule=%q}}` $labels.job $labels.rule) "
-    "| sortByLabel `listener` }} Listeners: "
+    f"{IN}{{{{ with query (printf `sum by (listener) ({OFFENCES}{_SAME})` $labels.job $labels.cluster "
+    "$labels.rule) | sortByLabel `listener` }} Listeners: "
     "{{ range $place, $each := . }}{{ if $place }}, {{ end }}{{ $each.Labels.listener }}{{ end }}.{{ end }}"
 )
-"""The listeners at which any client broke the rule meanwhile; empty if none is known."""
+"""The cluster, and the listeners there at which any client broke the rule meanwhile, if any is known."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
@@ -122,7 +125,7 @@ def _broker_violation(addresses: Addresses) -> Alert:
 
 
 def _new_software(addresses: Addresses) -> Alert:
-    offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", *SOFTWARE)
+    offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", "cluster", *SOFTWARE)
     known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
     return Alert(
         "KafkaClientSoftwareNewlyViolating",
@@ -132,11 +135,11 @@ def _new_software(addresses: Addresses) -> Alert:
         summary="A version of a client software violates that did not before.",
         description=(
             "{{ $labels.client_software_name }} {{ $labels.client_software_version }} broke rules for the "
-            f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}. It is a new release or a new "
-            "client."
+            f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}.{IN} It is a new release or a "
+            "new client."
         ),
         runbook=addresses.section("kafkaclientsoftwarenewlyviolating"),
-        dashboard=addresses.dashboard(CLIENTS, "job", "client_software_name"),
+        dashboard=addresses.dashboard(CLIENTS, "job", "cluster", "client_software_name"),
         keep=KEEP_FIRING,
     )
 
@@ -186,8 +189,7 @@ def _shared(
 
 
 def _misrouted(addresses: Addresses) -> Alert:
-    checks = select(metrics.RULE_CHECKS, one_of("rule", [MISROUTED]), verdict(Verdict.VIOLATES))
-    misrouted = grown(checks, "5m")
+    misrouted = select(OFFENCES, one_of("rule", [MISROUTED]), none_of("level", [SUPPRESSED]))
     return Alert(
         "KafkaClientsMisrouted",
         Watches.KAFKA,

@@ -1,8 +1,8 @@
 """The queries of the dashboards, except those on the fleet (`fleet_queries`).
 
-`$job`, `$rule` and `$software` are the dashboards' variables, `$__range` and `$__rate_interval` Grafana's. A
-query that may be empty on a healthy system is 0 while kipwatch is scraped, and empty only while it is not: a
-zero must never stand for "blind".
+`$job`, `$rule`, `$software` and `$cluster` are the dashboards' variables, `$__range` and `$__rate_interval`
+Grafana's. A query that may be empty on a healthy system is 0 while kipwatch is scraped, and empty only while
+it is not: a zero must never stand for "blind".
 
 A series of findings begins with its first offence. It keeps its value until the application starts anew, or
 until its software has lost its label values for an hour.
@@ -45,6 +45,11 @@ JOB = 'job=~"$job"'
 RULE = 'rule=~"$rule"'
 INSTANCE = 'instance=~"$instance"'
 SOFTWARE = 'client_software_name=~"$software"'
+CLUSTER = 'cluster=~"$cluster"'
+ALSO_NONE = ".*"
+"""All values of a label that series of earlier versions lack."""
+WHOSE = f"{SOFTWARE}, {CLUSTER}"
+"""Whose offences are shown. Only findings know all of it."""
 FEEDER = f"{JOB}, {INSTANCE}"
 RANGE, RATE = "$__range", "$__rate_interval"
 BY_SOFTWARE = metrics.SOFTWARE
@@ -129,7 +134,7 @@ CHECK_RATE_BY_VERDICT = total(f"rate({select(metrics.RULE_CHECKS, JOB, RULE)}[{R
 
 SEVERITIES = {3: Severity.CRITICAL, 2: Severity.WARNING, 1: Severity.INFO}
 """A number for each severity of an alert, by which tables sort."""
-ALERT_LABELS = ("alertname", "severity", "rule", "client_software_name", "instance")
+ALERT_LABELS = ("alertname", "severity", "rule", "cluster", "client_software_name", "instance")
 FEW = 3
 """How many alerts are marked at a moment, and offenders named in a figure. A storm has dozens of them, and
 nobody could read the graph below their marks."""
@@ -239,7 +244,7 @@ def percentiles(metric: Metric) -> dict[str, str]:
 
 def offences(*matchers: str) -> str:
     """Offences over the dashboard's range, by all labels of findings."""
-    return grown(findings(JOB, RULE, SOFTWARE, *matchers), RANGE)
+    return grown(findings(JOB, RULE, WHOSE, *matchers), RANGE)
 
 
 def offences_by(*by: str) -> str:
@@ -249,7 +254,7 @@ def offences_by(*by: str) -> str:
 
 def violated(*by: str) -> str:
     """Offences against what a KIP demands, within the five minutes before."""
-    recorded = select(OFFENCES_OF_5_MINUTES, JOB, RULE, SOFTWARE, level(Level.VIOLATION))
+    recorded = select(OFFENCES_OF_5_MINUTES, JOB, RULE, WHOSE, level(Level.VIOLATION))
     return f"{total(recorded, *by)} > 0"
 
 
@@ -265,7 +270,7 @@ def offending_clients(of: Level) -> str:
 
 def offences_in_steps(*by: str) -> str:
     """Offences within each step of a graph, summed by some labels, without zeros."""
-    return f"{total(stepped(findings(JOB, RULE, SOFTWARE), INTERVAL), *by)} > 0"
+    return f"{total(stepped(findings(JOB, RULE, WHOSE), INTERVAL), *by)} > 0"
 
 
 def gravest_level(*by: str) -> str:
@@ -276,7 +281,7 @@ def gravest_level(*by: str) -> str:
 
 def _moments(step: str, *matchers: str) -> str:
     """The time of the evaluation, for each series of findings that grew in the step before."""
-    found = findings(JOB, RULE, SOFTWARE, *matchers)
+    found = findings(JOB, RULE, WHOSE, *matchers)
     return f"timestamp({stepped(found, step)} > 0)"
 
 
@@ -289,7 +294,7 @@ def _last_offence(*matchers: str) -> str:
 
 def _first_offence(*by: str) -> str:
     """The time of the first offence, in milliseconds and to the minute; 0 if it was before the range."""
-    found, labels = findings(JOB, RULE, SOFTWARE), f"by ({', '.join(by)}) " if by else ""
+    found, labels = findings(JOB, RULE, WHOSE), f"by ({', '.join(by)}) " if by else ""
     before = f"0 * max {labels}(last_over_time({found}[{LOOK_BACK}:{COARSE_STEP}] offset {RANGE}))"
     in_range = f"min {labels}(min_over_time({_moments(STEP)}[{RANGE}:{STEP}]))"
     return f"({before} or {MILLISECONDS} * {in_range})"

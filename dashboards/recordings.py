@@ -29,15 +29,13 @@ from streaming.metrics import definitions as metrics
 
 SOFTWARE = metrics.SOFTWARE
 OFFENCES = "rule_software:kipwatch_findings:increase5m"
-"""Offences of five minutes by rule, level, role and client software.
+"""Offences of five minutes by rule, level, role, client software, cluster and listener.
 
 The level is that of each judgement, since one offence may be more severe than another; checks know only the
 rule.
 """
 RULE_STATE = "rule:kipwatch_rule_checks:state5m"
 """The most severe state of each rule in five minutes, one of those below."""
-VIOLATIONS = "rule_listener:kipwatch_rule_checks:violations5m"
-"""Offences of any level in five minutes by rule and listener, where there were any."""
 EXERCISED = "rule:kipwatch_rule_checks:exercised1h"
 """1 where a rule was decided within an hour, else 0."""
 UNDECODABLE = "job:kipwatch_undecodable_frames:share15m"
@@ -58,7 +56,6 @@ def groups() -> list[dict[str, Any]]:
     states = {
         OFFENCES: _offences(),
         RULE_STATE: _state(),
-        VIOLATIONS: _violations(),
         EXERCISED: _exercised(),
         UNDECODABLE: _undecodable(),
         LOST: _lost(),
@@ -76,7 +73,7 @@ def _group(name: str, recordings: dict[str, str]) -> dict[str, Any]:
 
 
 def _offences() -> str:
-    return total(grown(findings(), "5m"), "job", "rule", "level", "role", *SOFTWARE)
+    return total(grown(findings(), "5m"), "job", "rule", "level", "role", *SOFTWARE, *metrics.PLACE)
 
 
 def _state() -> str:
@@ -100,11 +97,6 @@ def _happened(state: int, of: Verdict) -> str:
 def _exercised() -> str:
     decided = grown(select(metrics.RULE_CHECKS, verdict(*DECIDED)), "1h")
     return f"{total(decided, 'job', 'rule')} > bool 0"
-
-
-def _violations() -> str:
-    violations = grown(select(metrics.RULE_CHECKS, verdict(Verdict.VIOLATES)), "5m")
-    return f"{total(violations, 'job', 'rule', 'listener')} > 0"
 
 
 def _undecodable() -> str:

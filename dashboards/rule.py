@@ -7,8 +7,9 @@ from grafana_foundation_sdk.builders import dashboard as builder
 from dashboards import layout, links, panels, queries, tables
 from dashboards.links import Addresses
 from dashboards.panels import AMBER, GREEN
-from dashboards.tables import CLIENT, FIRST, LAST, LEVEL, RULE, VERSION
+from dashboards.tables import CLIENT, CLUSTER, FIRST, LAST, LEVEL, LISTENER, RULE, VERSION
 from expectations.rules.base.rule import Verdict
+from streaming.metrics import definitions as metrics
 
 TIMELINE_HEIGHT = 5
 """Room for one bar, the axis and the legend."""
@@ -21,7 +22,7 @@ def dashboard(addresses: Addresses) -> builder.Dashboard:
         links.RULE,
         "Kafka protocol: rule",
         "One rule across the fleet: choose it above. The last table says where its page is.",
-        [layout.choose_rule(), layout.choose_software()],
+        [layout.choose_rule(), layout.choose_software(), layout.choose_clusters()],
         {
             "How bad, since when?": [
                 _offences(),
@@ -130,17 +131,17 @@ def _checks() -> panels.Panel:
 
 
 def _by_software() -> panels.Panel:
-    by = queries.BY_OFFENCE
+    by = (*queries.BY_OFFENCE, *metrics.PLACE)
     return tables.table_panel(
-        "Offences by client and level",
-        "What was found over the range, with the level of each judgement.",
+        "Offences by client, place and level",
+        "What was found over the range, where, and with the level of each judgement.",
         {
             "Level": queries.gravest_level(*by),
             "Offences": queries.offences_by(*by),
             "First": queries.first_seen_by(*by),
             "Last": queries.last_seen_by(*by),
         },
-        [CLIENT, VERSION, LEVEL, tables.count("Offences"), FIRST, LAST],
+        [CLIENT, VERSION, CLUSTER, LISTENER, LEVEL, tables.count("Offences"), FIRST, LAST],
         empty=NONE_FOUND,
         sort=["Level", "Offences"],
     )

@@ -156,7 +156,7 @@ class Judge:
         known, decides = state.findings.get(rule.id), self._terms.decide is not as_found
         if known is not None and not decides and not _is_above(judgement.level or rule.level, known.finding):
             # Most offences repeat others: building a finding takes longer than the verdict.
-            outcome.count_repetition(rule, judgement, state.conversation.software)
+            outcome.count_repetition(rule, judgement, state.conversation.software, known.finding)
             _repeat(known.finding, subject.last_captured_at, judgement)
             return
         fresh = self._finding(rule, judgement, subject, state.conversation)

@@ -15,7 +15,7 @@ SUPPRESSED = "suppressed"
 
 
 class Offence(msgspec.Struct, frozen=True, array_like=True):
-    """The key by which offences are counted: the rule, the level, and role and software of the offender.
+    """The key by which offences are counted: the rule, the level, who offends, and where.
 
     The level of an offence that users suppress is SUPPRESSED.
     """
@@ -25,6 +25,8 @@ class Offence(msgspec.Struct, frozen=True, array_like=True):
     role: str
     software_name: str | None
     software_version: str | None
+    cluster: str = ""
+    listener: str = ""
 
 
 class Outcome(msgspec.Struct):
@@ -80,13 +82,18 @@ class Outcome(msgspec.Struct):
         """Count the offences of a finding. One that only rises in level counts once at its new level."""
         software = (finding.client_software_name, finding.client_software_version)
         level = SUPPRESSED if finding.suppressed else finding.level
-        self._count_offence(Offence(finding.rule, level, finding.role, *software), finding.occurrences)
+        offence = Offence(finding.rule, level, finding.role, *software, finding.cluster, finding.listener)
+        self._count_offence(offence, finding.occurrences)
 
-    def count_repetition(self, rule: Rule, judgement: Judgement, software: SoftwareClaim | None) -> None:
-        """Count the offences of a judgement as those of the finding that would be made of it."""
+    def count_repetition(
+        self, rule: Rule, judgement: Judgement, software: SoftwareClaim | None, known: Finding
+    ) -> None:
+        """Count the offences of a judgement that repeats a known finding of its connection."""
         level, role = judgement.level or rule.level, judgement.role or rule.role
         named = (software.name, software.version) if software else (None, None)
-        self._count_offence(Offence(rule.id, level, role, *named), judgement.count)
+        self._count_offence(
+            Offence(rule.id, level, role, *named, known.cluster, known.listener), judgement.count
+        )
 
     def _count_offence(self, offence: Offence, count: int) -> None:
         self.offences[offence] = self.offences.get(offence, 0) + max(count, 1)

@@ -46,7 +46,7 @@ class Condition(NamedTuple):
 
 
 class Offender(NamedTuple):
-    """Offences of the last minutes by one client software against one rule, at these listeners.
+    """Offences of the last minutes by one client software against one rule, at listeners of a cluster.
 
     `last_at` is in seconds since the epoch.
     """
@@ -55,6 +55,7 @@ class Offender(NamedTuple):
     level: str
     role: str
     software: Software
+    cluster: str
     listeners: Sequence[str]
     times: int
     last_at: float
@@ -144,7 +145,7 @@ def _offender(each: Offender, anchors: Anchors, now: float) -> str:
         level_mark(each.level),
         rule,
         name,
-        text(", ".join(each.listeners)),
+        text(": ".join(filter(None, (each.cluster, ", ".join(each.listeners))))),
         counted(each.times, "time"),
         f"{_ago(now - each.last_at)} ago",
     )

@@ -52,7 +52,6 @@ class Report(msgspec.Struct):
     """What was found, counted and is open.
 
     `frames` counts by API name and kind, `undecodable` by reason, `checks_at` by listener, rule and ruling.
-    `offences` are counted by listener, "" where an identity is judged.
     `requests` are counted once, although a frame may arrive twice. `brokers` has what servers advertised, and
     when last, in nanoseconds since the epoch.
     `ranges_changes` counts new advertisements by listener.
@@ -69,7 +68,7 @@ class Report(msgspec.Struct):
     bucket: int
     findings: list[Finding] = []
     checks_at: dict[str, dict[str, dict[str, int]]] = {}
-    offences: list[tuple[Offence, str, int]] = []
+    offences: list[tuple[Offence, int]] = []
     frames: dict[str, dict[str, int]] = {}
     undecodable: dict[str, int] = {}
     ranges_changes: dict[str, int] = {}

@@ -87,7 +87,7 @@ class Tally:
         for listener, judged in self._judged.items():
             report.findings.extend(judged.findings)
             report.claims.extend(judged.claims)
-            report.offences.extend((offence, listener, count) for offence, count in judged.offences.items())
+            report.offences.extend(judged.offences.items())
             for at, count in judged.ranges_changes.items():
                 report.ranges_changes[at] = report.ranges_changes.get(at, 0) + count
             for (rule, ruling), count in judged.checks.items():

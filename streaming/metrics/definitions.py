@@ -31,6 +31,7 @@ class Metric:
 
 
 SOFTWARE = ("client_software_name", "client_software_version")
+PLACE = ("cluster", "listener")
 
 RULE_CHECKS = Metric(
     "kipwatch_rule_checks_total",
@@ -48,9 +49,9 @@ UNDECIDED_CHECKS = Metric(
 FINDINGS = Metric(
     "kipwatch_findings_total",
     MetricType.COUNTER,
-    "Offences found, by rule, level (suppressed where a suppression holds) and client software. A series "
-    "appears with its first offence.",
-    ("rule", "level", "role", *SOFTWARE),
+    "Offences found, by rule, level (suppressed where a suppression holds), client software, and where: the "
+    "cluster that the feeder names, and the listener. A series appears with its first offence.",
+    ("rule", "level", "role", *SOFTWARE, *PLACE),
 )
 CONNECTIONS = Metric(
     "kipwatch_connections",

@@ -24,6 +24,7 @@ from streaming.metrics import instruments
 from streaming.metrics.labels import (
     FORMER,
     LABEL_LIMIT,
+    OTHER,
     BoundedLabels,
     SoftwareLabels,
     SoftwareSlots,
@@ -35,6 +36,11 @@ from streaming.query.version_metrics import BrokerMetrics, RequestMetrics
 
 NOWHERE = ""
 """The listener of the series that each rule has from the start."""
+SERIES_PER_LABEL = 200
+"""Series of findings that tell listeners apart, as a multiple of the label limit.
+
+A stranger who invents names may use them at each listener.
+"""
 
 
 class ApplicationMetrics:
@@ -81,8 +87,9 @@ class ApplicationMetrics:
         self._validation_seconds = instruments.counter(metrics.VALIDATION_SECONDS, self.registry)
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
         self._software = SoftwareSlots(label_limit, overflow.inc)
-        self._listeners, self._apis, self._reasons = (
-            BoundedLabels(label_limit, overflow.inc) for _ in range(3)
+        self._overflowed = overflow.inc
+        self._clusters, self._listeners, self._apis, self._reasons = (
+            BoundedLabels(label_limit, overflow.inc) for _ in range(4)
         )
         schemas = schemas or default_schemas()
         self.requests = RequestMetrics(self.registry, schemas, self._software, label_limit, overflow.inc)
@@ -90,8 +97,11 @@ class ApplicationMetrics:
         self._windows = instruments.counter(metrics.WINDOWS, self.registry)
         self.automaton_clears = instruments.counter(metrics.AUTOMATON_CLEARS, self.registry)
         self.recent = Recent()
-        self._found: defaultdict[SoftwareLabels, Counter[tuple[str, str, str]]] = defaultdict(Counter)
-        """The findings of each software, by rule, level and role."""
+        self._found: defaultdict[SoftwareLabels, Counter[tuple[tuple[str, ...], tuple[str, ...]]]] = (
+            defaultdict(Counter)
+        )
+        """The findings of each software: by rule, level and role, and by place."""
+        self._series, self._series_limit = 0, SERIES_PER_LABEL * label_limit
         self._shown: set[tuple[str, ...]] = set()
         self.add_rules(rules)
         for reason in (*EXIT_REASONS, UNKNOWN):
@@ -120,20 +130,20 @@ class ApplicationMetrics:
         if verdict is Verdict.UNDECIDED:
             self._undecided.labels(rule, ruling).inc(amount)
 
-    def count_findings(
-        self,
-        rule: str,
-        level: str,
-        role: str,
-        software: Software,
-        amount: int = 1,
-        *,
-        listener: str = NOWHERE,
-    ) -> None:
-        labels = self._software.admit(*software, amount=amount)
-        self.recent.add(Offence(rule, level, role, *labels), listener, amount)
-        self._found[labels][rule, level, role] += amount
-        self._findings.labels(rule, level, role, *labels).inc(amount)
+    def count_findings(self, offence: Offence, amount: int = 1) -> None:
+        """Count offences, by labels that are bounded."""
+        labels = self._software.admit(offence.software_name, offence.software_version, amount=amount)
+        cluster = self._clusters.admit(offence.cluster, amount=amount)
+        place = *cluster, *self._listeners.admit(offence.listener, amount=amount)
+        what = offence.rule, offence.level, offence.role
+        self.recent.add(Offence(*what, *labels, offence.cluster, offence.listener), amount)
+        counted = self._found[labels]
+        if (what, place) not in counted and self._series >= self._series_limit:
+            place = *cluster, OTHER
+            self._overflowed(amount)
+        self._series += (what, place) not in counted
+        counted[what, place] += amount
+        self._findings.labels(*what, *labels, *place).inc(amount)
 
     def count_frames(self, api: str, kind: str, amount: int = 1) -> None:
         self._frames.labels(*self._apis.admit(api, amount=amount), kind).inc(amount)
@@ -178,9 +188,11 @@ class ApplicationMetrics:
                 self.requests.retire(name)
 
     def _retire(self, labels: SoftwareLabels) -> None:
-        for found, amount in self._found.pop(labels).items():
-            self._findings.labels(*found, FORMER, FORMER).inc(amount)
-            self._findings.remove(*found, *labels)
+        found = self._found.pop(labels)
+        for (what, place), amount in found.items():
+            self._findings.labels(*what, FORMER, FORMER, *place).inc(amount)
+            self._findings.remove(*what, *labels, *place)
+        self._series -= len(found)
 
     def show_connections(self, connections: Mapping[tuple[Software, str], int]) -> None:
         """Set the gauges of open connections, by software and listener.
@@ -252,11 +264,8 @@ class MetricsSink:
                     metrics.count_checks(rule, ruling, count, listener=listener)
         for shown, at in report.brokers:
             metrics.brokers.show(shown, at)
-        for offence, listener, count in report.offences:
-            software = (offence.software_name, offence.software_version)
-            metrics.count_findings(
-                offence.rule, offence.level, offence.role, software, count, listener=listener
-            )
+        for offence, count in report.offences:
+            metrics.count_findings(offence, count)
         for api, kinds in report.frames.items():
             for kind, count in kinds.items():
                 metrics.count_frames(api, kind, count)

@@ -36,8 +36,8 @@ class Recent:
     def __init__(self) -> None:
         self.judged_at = self.captured_at = 0.0
         self._lock = Lock()
-        self._minutes: dict[int, dict[tuple[Offence, str], tuple[int, float]]] = {}
-        """How often each offence was committed at a listener, and when last."""
+        self._minutes: dict[int, dict[Offence, tuple[int, float]]] = {}
+        """How often each offence was committed, and when last."""
 
     def add_frames(self, at: float, captured_at: float) -> None:
         """Add that frames were judged, the latest of which was captured at a time."""
@@ -45,19 +45,19 @@ class Recent:
         self.captured_at = captured_at if at > self.judged_at else max(self.captured_at, captured_at)
         self.judged_at = at
 
-    def add(self, offence: Offence, listener: str, times: int) -> None:
+    def add(self, offence: Offence, times: int) -> None:
         """Add offences of one client software."""
         if offence.level not in set(Level):
             return
-        key, at = (offence, listener), self.captured_at
+        at = self.captured_at
         with self._lock:
             self._forget(at)
             minute = self._minutes.setdefault(int(at // _MINUTE), {})
-            if key not in minute and len(minute) >= MOST:
-                others = msgspec.structs.replace(offence, software_name=OTHER, software_version=OTHER)
-                key = others, OTHER
-            before, _ = minute.get(key, (0, 0.0))
-            minute[key] = before + times, at
+            if offence not in minute and len(minute) >= MOST:
+                others = dict.fromkeys(("software_name", "software_version", "listener"), OTHER)
+                offence = msgspec.structs.replace(offence, **others)
+            before, _ = minute.get(offence, (0, 0.0))
+            minute[offence] = before + times, at
 
     def offenders(self, now: float) -> list[Offender]:
         """Return the offences of the last WINDOW_MINUTES."""
@@ -66,16 +66,18 @@ class Recent:
             minutes = [dict(minute) for minute in self._minutes.values()]
         found: dict[Offence, tuple[int, float]] = {}
         listeners: dict[Offence, dict[str, None]] = {}
-        for (offence, listener), (times, at) in chain.from_iterable(minute.items() for minute in minutes):
+        for at_listener, (times, at) in chain.from_iterable(minute.items() for minute in minutes):
+            offence = msgspec.structs.replace(at_listener, listener="")
             before, last_at = found.get(offence, (0, 0.0))
             found[offence] = before + times, max(last_at, at)
-            listeners.setdefault(offence, {})[listener] = None
+            listeners.setdefault(offence, {})[at_listener.listener] = None
         return [
             Offender(
                 offence.rule,
                 offence.level,
                 offence.role,
                 (offence.software_name, offence.software_version),
+                offence.cluster,
                 list(filter(None, listeners[offence])),
                 *seen,
             )

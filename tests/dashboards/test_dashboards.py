@@ -19,7 +19,15 @@ from dashboards.links import Addresses
 from dashboards.panels import UNKNOWN
 from expectations.rules.catalogue import RULES
 from streaming.metrics.definitions import METRICS
-from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, everything_on, leads, queries, variables
+from tests.dashboards.dashboard_files import (
+    CHOSEN,
+    DASHBOARDS,
+    PANELS,
+    everything_on,
+    leads,
+    queries,
+    variables,
+)
 from tests.dashboards.prometheus import promtool
 from tests.dashboards.rule_file import RECORDINGS
 
@@ -86,7 +94,8 @@ def test_several_values_or_all_can_be_chosen(dashboard: dict[str, Any]) -> None:
         if (dashboard["uid"], variable["name"]) == (links.RULE, "rule"):
             assert not variable.get("multi") and not variable.get("includeAll")
         else:
-            assert variable["multi"] and variable["includeAll"] and variable["allValue"] == ".+"
+            assert variable["multi"] and variable["includeAll"]
+            assert variable["allValue"] == CHOSEN[f"${variable['name']}"]
 
 
 @each_dashboard

@@ -15,6 +15,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from dashboards.promql import findings, grown, total
+from expectations.judging.outcome import Offence
 from expectations.rules.catalogue import RULES
 from streaming.broker.ports import free_ports
 from streaming.metrics.exposition import Exposition, serve
@@ -35,7 +36,7 @@ def served(registry: CollectorRegistry, port: int = 0) -> Exposition:
 
 
 def offend(metrics: ApplicationMetrics, software: str, amount: int) -> None:
-    metrics.count_findings(RULE, "violation", "client", (software, "1"), amount)
+    metrics.count_findings(Offence(RULE, "violation", "client", software, "1"), amount)
 
 
 def grown_by(server: Server, query: str) -> Found:

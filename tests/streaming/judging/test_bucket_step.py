@@ -79,7 +79,7 @@ class Totals:
     def add(self, report: Report) -> None:
         self.findings.update({finding.id: finding for finding in report.findings})
         self.undecodable.update(report.undecodable)
-        for offence, _, count in report.offences:
+        for offence, count in report.offences:
             self.offences[offence] += count
         for sums, counts in ((self.checks, report.checks), (self.frames, report.frames)):
             for name, inner in counts.items():
@@ -290,11 +290,11 @@ def test_offences_are_counted_by_the_software_that_commits_them() -> None:
         "ApiVersions", 6, SOFTWARE | {"clientSoftwareName": "a b"}, client_id="app", instance_id=ID_A
     )
     exchange.respond(request, advertisement(42))
-    ((offence, listener, count),) = step().process(0, Bucket(), windows(exchange)).offences
+    ((offence, count),) = step().process(0, Bucket(), windows(exchange)).offences
     assert (offence.rule, offence.level, offence.role) == (
         "kip511/software-name-malformed",
         "violation",
         "client",
     )
     assert (offence.software_name, offence.software_version, count) == ("a b", "1.0", 1)
-    assert listener == "10.0.0.2:9092"
+    assert (offence.cluster, offence.listener) == ("", "10.0.0.2:9092")

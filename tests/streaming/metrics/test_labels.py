@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expectations.judging.outcome import Offence
 from expectations.report.client import Software
 from streaming.metrics.definitions import FINDINGS
 from streaming.metrics.labels import (
@@ -66,7 +67,7 @@ class Clock:
         }
 
     def find(self, software: Software, amount: int = 1) -> None:
-        self.metrics.count_findings(RULE, "violation", "client", software, amount)
+        self.metrics.count_findings(Offence(RULE, "violation", "client", *software), amount)
 
 
 @pytest.fixture
@@ -154,8 +155,10 @@ def test_findings_of_software_that_is_gone_keep_their_series_for_an_hour_and_the
     clock.find(INVENTED[0], 3)
     clock.minutes(11, [JAVA])
     clock.find(JAVA, 4)
-    own, former = (RULE, "violation", "client", *INVENTED[0]), (RULE, "violation", "client", FORMER, FORMER)
-    java = (RULE, "violation", "client", *JAVA)
+    own, former, java = (
+        (RULE, "violation", "client", *software, UNKNOWN, UNKNOWN)
+        for software in (INVENTED[0], (FORMER, FORMER), JAVA)
+    )
     assert clock.shown() == {(OTHER, OTHER)}
     clock.minutes(50, [JAVA])
     assert clock.findings().keys() >= {own}

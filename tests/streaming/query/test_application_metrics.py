@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from expectations.judging.outcome import Offence
+from expectations.rules.catalogue import RULES
 from streaming.judging.report import OpenConnections, Report
-from streaming.query.application_metrics import ApplicationMetrics, MetricsSink
+from streaming.metrics.definitions import FINDINGS
+from streaming.metrics.labels import LABEL_LIMIT, OTHER
+from streaming.query.application_metrics import SERIES_PER_LABEL, ApplicationMetrics, MetricsSink
 
 RULE = "kip35/version-out-of-range"
 
@@ -14,20 +19,26 @@ RULE = "kip35/version-out-of-range"
 class Page:
     """A sink, and the metrics it fills."""
 
-    def __init__(self) -> None:
-        self._metrics = ApplicationMetrics([RULE], version="0.1.0", kafka="4.4.0")
+    def __init__(self, label_limit: int = LABEL_LIMIT) -> None:
+        self._metrics = ApplicationMetrics([RULE], version="0.1.0", kafka="4.4.0", label_limit=label_limit)
         self.sink = MetricsSink(self._metrics)
 
     def value(self, name: str, **labels: str) -> float | None:
         return self._metrics.registry.get_sample_value(name, labels)
 
+    def findings(self) -> list[tuple[dict[str, str], float]]:
+        """The labels and values of all series of findings."""
+        families = self._metrics.registry.collect()
+        samples = (sample for family in families for sample in family.samples if sample.name == FINDINGS.name)
+        return [(sample.labels, sample.value) for sample in samples]
+
 
 def report(bucket: int = 0, connections: int = 1) -> Report:
-    offence = Offence(RULE, "violation", "client", "tester", "1.0")
+    offence = Offence(RULE, "violation", "client", "tester", "1.0", "test", "WATCHED")
     return Report(
         bucket,
         checks_at={"WATCHED": {RULE: {"conforms": 3, "violates": 2}}},
-        offences=[(offence, "WATCHED", 2)],
+        offences=[(offence, 2)],
         frames={"Metadata": {"request": 5}},
         undecodable={"truncated": 1},
         ranges_changes={"WATCHED": 1},
@@ -38,12 +49,13 @@ def report(bucket: int = 0, connections: int = 1) -> Report:
 
 
 def counts(page: Page) -> list[float | None]:
-    software = {"client_software_name": "tester", "client_software_version": "1.0"}
+    labels = {"client_software_name": "tester", "client_software_version": "1.0"}
+    labels |= {"cluster": "test", "listener": "WATCHED"}
     return [
         page.value("kipwatch_rule_checks_total", rule=RULE, verdict="conforms", listener="WATCHED"),
         page.value("kipwatch_rule_checks_total", rule=RULE, verdict="violates", listener="WATCHED"),
         page.value("kipwatch_rule_checks_total", rule=RULE, verdict="undecided", listener=""),
-        page.value("kipwatch_findings_total", rule=RULE, level="violation", role="client", **software),
+        page.value("kipwatch_findings_total", rule=RULE, level="violation", role="client", **labels),
         page.value("kipwatch_frames_total", api="Metadata", kind="request"),
         page.value("kipwatch_undecodable_frames_total", reason="truncated"),
         page.value("kipwatch_advertised_ranges_changes_total", listener="WATCHED"),
@@ -104,3 +116,29 @@ def test_a_connection_without_a_name_is_not_one_that_calls_itself_unknown() -> N
         for name in ("unknown", "invalid", "tester")
     ]
     assert shown == [3, 2, 1]
+
+
+def test_offences_of_two_clusters_are_counted_apart() -> None:
+    page = Page()
+    here = Offence(RULE, "violation", "client", "tester", "1.0", "here", "WATCHED")
+    there = msgspec.structs.replace(here, cluster="there")
+    page.sink.add_batch(0, [Report(0, offences=[(here, 2), (there, 5)]), Report(1, offences=[(there, 1)])])
+    assert {labels["cluster"]: count for labels, count in page.findings()} == {"here": 2, "there": 6}
+
+
+def test_series_of_findings_are_bounded_although_each_label_is() -> None:
+    """Whoever invents names may do so at each listener. Beyond the bound the cluster is still told."""
+    page = Page(label_limit=10)
+    offences = [
+        (Offence(rule.id, "violation", "client", f"name-{name}", "1", "here", f"L{listener}"), 1)
+        for rule in RULES
+        for listener in range(10)
+        for name in range(10)
+    ]
+    page.sink.add_batch(0, [Report(0, offences=offences)])
+    series = page.findings()
+    assert sum(count for _, count in series) == len(offences) > SERIES_PER_LABEL * 10
+    told = [labels for labels, _ in series if labels["listener"] != OTHER]
+    assert len(told) == SERIES_PER_LABEL * 10
+    assert len(series) <= len(told) + 10 * len(RULES)
+    assert {labels["cluster"] for labels, _ in series} == {"here"}

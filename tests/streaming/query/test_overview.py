@@ -55,7 +55,7 @@ class Query:
         report = Report(
             0,
             checks_at={LISTENER: checks},
-            offences=[(offence, LISTENER, count) for offence, count in Counter(offences).items()],
+            offences=[*Counter(offences).items()],
             frames={"Metadata": {"request": 7}},
             captured={int((now - delay) * 10): 7},
             open_connections=[OpenConnections("sarama", "1.42", LISTENER, 3)],
@@ -79,7 +79,7 @@ def examination() -> Examination:
 
 
 def offence(software: str = "sarama", *, rule: str = RULE, role: str = "client") -> Offence:
-    return Offence(rule, "violation", role, software, "1.42")
+    return Offence(rule, "violation", role, software, "1.42", listener=LISTENER)
 
 
 def state(page: str) -> tuple[str, str]:
@@ -203,7 +203,7 @@ def test_offenders_are_bounded_and_further_ones_are_others() -> None:
     recent = Recent()
     recent.add_frames(1_000.0, 999.0)
     for number in range(3 * MOST):
-        recent.add(offence(f"name-{number}"), LISTENER, 1)
+        recent.add(offence(f"name-{number}"), 1)
     found = recent.offenders(1_001.0)
     assert len(found) == MOST + 1 and sum(each.times for each in found) == 3 * MOST
     assert max(found, key=lambda each: each.times).software == ("other", "other")

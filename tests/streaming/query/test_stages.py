@@ -348,7 +348,7 @@ def test_suppressed_findings_carry_the_reason_and_count_as_suppressed() -> None:
     report = process(decided, windows(violating(), 0, -1), terms=pickled(decisions.terms))
     suppressed = {found.rule: found.suppressed for found in report.findings if found.suppressed}
     assert suppressed == {CHANGED: Suppressed("fixed in 2.0", "2999-01-01")}
-    levels = {(offence.rule, offence.level): count for offence, _, count in report.offences}
+    levels = {(offence.rule, offence.level): count for offence, count in report.offences}
     assert levels == {(CHANGED, SUPPRESSED): 2, (MALFORMED, "information"): 1}
     assert report.checks == as_found.checks
     assert decided.stored == plain.stored
