@@ -222,10 +222,11 @@ def _endings() -> panels.Panel:
 
 def _refused() -> panels.Panel:
     return panels.stat_panel(
-        "Findings refused by Kafka",
+        "Refused",
         "Findings over the range that Kafka does not take: they are only in the log of the query, by their "
-        "IDs. Raise max.message.bytes of the findings topic.",
-        {"refused": queries.FINDINGS_REFUSED},
+        "IDs. Raise max.message.bytes of the findings topic. And installed rule packs that do not judge: the "
+        "log says why.",
+        {"findings": queries.FINDINGS_REFUSED, "rule packs": queries.PACKS_REFUSED},
         steps=[(0, GREEN), (1, RED)],
         span=4,
         empty=NOT_SCRAPED,

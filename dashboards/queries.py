@@ -219,6 +219,7 @@ CONTRADICTIONS = f"round({total(growth(metrics.CAPTURE_CONTRADICTIONS, INSTANCE)
 TLS_CONNECTIONS_BY_OUTCOME = f"round({total(growth(metrics.TLS_CONNECTIONS, INSTANCE), 'outcome')})"
 ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')}) > 0"
 FINDINGS_REFUSED = f"round({total(growth(metrics.FINDINGS_REFUSED))})"
+PACKS_REFUSED = f"max({select(metrics.PACKS_REFUSED, JOB)})"
 _SUCCESS = select(metrics.EXPECTATION_SUCCESS, JOB)
 EXPECTATIONS_NOT_MET = f"count({_SUCCESS} == 0) or 0 * count({_SUCCESS})"
 _POLICIES = f"on (job, suite, expectation) group_left (says) {select(metrics.POLICY_INFO, JOB)}"

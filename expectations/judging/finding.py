@@ -185,7 +185,7 @@ def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | No
         sequence=subject.sequence,
         captured_at=subject.captured_at,
         evidence=PublishedEvidence.of(subject.evidence),
-        runbook=runbook_anchor(rule.id),
+        runbook=runbook_anchor(rule),
     )
 
 
@@ -211,6 +211,6 @@ def printable(text: str) -> str:
     )
 
 
-def runbook_anchor(rule_id: str) -> str:
-    """Return the place of a rule in the runbook, as a path in the repository."""
-    return f"docs/runbook.md#{rule_id.replace('/', '')}"
+def runbook_anchor(rule: Rule) -> str:
+    """Return the place of a rule in its runbook: a path in the repository, or the address of a pack's."""
+    return f"{rule.runbook}#{rule.id.replace('/', '')}"

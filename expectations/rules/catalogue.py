@@ -1,7 +1,8 @@
 """The catalogue of all rules, one in each module `rules/<family>/<offence>.py`, and their readings.
 
-A rule is found by its file. RULES has each in the default reading. Where a KIP and released Kafka differ,
-`rules_read_as` makes rules in another. RULE_STATES has a field for each rule that remembers something.
+A rule is found by its file, here or in a pack of others (`packs.py`). RULES has each in the default reading.
+Where a KIP and released Kafka differ, `rules_read_as` makes rules in another. RULE_STATES has a field for
+each rule that remembers something.
 """
 
 from __future__ import annotations
@@ -9,46 +10,30 @@ from __future__ import annotations
 import importlib
 import operator
 import pkgutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from expectations import rules as rules_package
 from expectations.rules.base.rule import NoState, Rule, Spec
+from expectations.rules.packs import load_packs, rules_in
 
 BASE = "base"
 """The package of base classes; it contains no rule."""
 
 
-def _modules() -> list[str]:
-    """Return the names of all rule modules. A module whose name begins with `_` contains helpers, no rule."""
-    families = [
-        package.name
-        for package in pkgutil.iter_modules(rules_package.__path__)
-        if package.ispkg and package.name != BASE
-    ]
-    return [
-        f"{rules_package.__name__}.{family}.{module.name}"
-        for family in families
-        for module in pkgutil.iter_modules([f"{rules_package.__path__[0]}/{family}"])
-        if not module.name.startswith("_")
-    ]
+def _own_rules() -> Iterator[Rule]:
+    for found in pkgutil.iter_modules(rules_package.__path__):
+        if found.ispkg and found.name != BASE:
+            yield from rules_in(importlib.import_module(f"{rules_package.__name__}.{found.name}"))
 
 
-def _rule_of(module_name: str) -> Rule:
-    module = importlib.import_module(module_name)
-    own = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module_name
-    ]
-    if len(own) != 1:
-        raise ImportError(f"{module_name} must define exactly one rule, not {len(own)}")
-    return own[0]()
-
-
-RULES: tuple[Rule, ...] = tuple(sorted((_rule_of(name) for name in _modules()), key=lambda rule: rule.id))
+PACKS, REFUSED_PACKS = load_packs()
+"""The packs of others that are installed, and why others are refused, by package."""
+RULES: tuple[Rule, ...] = tuple(
+    sorted((*_own_rules(), *(rule for pack in PACKS for rule in pack.rules)), key=lambda rule: rule.id)
+)
 """Every rule, by id."""
 
 RULE_STATES: type[msgspec.Struct] = msgspec.defstruct(

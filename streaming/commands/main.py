@@ -99,8 +99,21 @@ def _run(given: list[str]) -> int:
         command = importlib.import_module(f"streaming.commands.{name}")
     parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)
     command.add_arguments(parser)
-    status: int = command.run(parser.parse_args(rest))
+    parsed = parser.parse_args(rest)
+    if name != "run":
+        _refuse_broken_packs()
+    status: int = command.run(parsed)
     return status
+
+
+def _refuse_broken_packs() -> None:
+    """Raise UserError if the command has loaded rules, and those of a pack are not among them.
+
+    The query says so in its log and judges by the others.
+    """
+    catalogue = sys.modules.get("expectations.rules.catalogue")
+    for package, line in (catalogue.REFUSED_PACKS if catalogue else {}).items():
+        raise UserError(f"the rule pack {package} is refused: {line}")
 
 
 def _overview() -> str:

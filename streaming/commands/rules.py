@@ -1,17 +1,23 @@
-"""`kipwatch rules`: list all rules or those of a family, or show one rule's page."""
+"""`kipwatch rules`: list all rules or those of a family, show one rule's page, check or begin a rule pack."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
 
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
+from expectations.report.terminal import counted
 from expectations.rules.base.rule import Rule
-from expectations.rules.catalogue import READINGS, RULES, rule_named
+from expectations.rules.catalogue import PACKS, READINGS, RULES, rule_named
+from expectations.rules.pack_template import pack_files, requirement
+from expectations.rules.packs import PREFIX
 from streaming.probe.duties import exercises
 from streaming.user_error import UserError, did_you_mean
 
@@ -21,13 +27,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "id",
         nargs="?",
         metavar="ID",
-        help="the ID of a rule, such as kip1313/instance-id-zero, or a family such as kip35",
+        help="the ID of a rule, such as kip1313/instance-id-zero, or a family such as kip35; or `new`",
+    )
+    parser.add_argument(
+        "new", nargs="?", metavar="PREFIX/NAME", help="after `new`: the ID of a rule to begin"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON array")
+    parser.add_argument("--check", metavar="PREFIX", help="check an installed rule pack as our own rules are")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List the rules, or explain one."""
+    """List the rules, explain one, or check or begin a rule pack."""
+    if arguments.check:
+        return _check(arguments.check)
+    if arguments.id == "new":
+        return _begin(arguments.new or "")
     family = [rule for rule in RULES if arguments.id in (None, rule.family)]
     rules = family or [_find(arguments.id)]
     if arguments.json:
@@ -36,6 +50,46 @@ def run(arguments: argparse.Namespace) -> int:
         _explain(rules[0])
     else:
         _list(rules)
+    return 0
+
+
+def _check(prefix: str) -> int:
+    """Print what is wrong with a pack, a line each. Returns 1 if there is anything."""
+    pack = next((pack for pack in PACKS if pack.prefix == prefix), None)
+    if pack is None:
+        hint = did_you_mean(prefix, [each.prefix for each in PACKS], "install it: pip install FOLDER")
+        raise UserError(f"there is no rule pack {prefix!r}; {hint}")
+    if find_spec("ruamel") is None:
+        raise UserError("cases need the extra [audit]: pip install 'kipwatch[audit]'")
+    from streaming.check.pack import faults_of_pack  # noqa: PLC0415  # of the extra
+
+    faults = list(faults_of_pack(pack))
+    for fault in faults:
+        print(fault)
+    if not faults:
+        print(f"{prefix}: {counted(len(pack.rules), 'rule')}, with page, requirement and cases")
+    return 1 if faults else 0
+
+
+def _begin(rule_id: str) -> int:
+    """Write the files of a rule, and those of its pack that are not there."""
+    prefix, _, offence = rule_id.partition("/")
+    if not PREFIX.fullmatch(prefix) or not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", offence):
+        raise UserError(f"{rule_id!r} is no ID; write one such as acme/team-unknown")
+    folder = Path(f"kipwatch-{prefix}")
+    files = {folder / path: text for path, text in pack_files(prefix, offence).items()}
+    rule, _, cases = list(files)[2:]
+    if rule.exists() or cases.exists():
+        raise UserError(f"{rule if rule.exists() else cases} is there already")
+    for path, text in files.items():
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(path)
+    requirements = next(path for path in files if path.suffix == ".toml" and path.parent != folder)
+    with requirements.open("a") as table:
+        table.write(requirement(prefix, offence))
+    print(f"pip install --editable ./{folder} && kipwatch rules --check {prefix}")
     return 0
 
 

@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from expectations.rules.catalogue import REFUSED_PACKS
 from streaming.broker.jars import java
 from streaming.log import QUERY_LOG, configure_log
 from streaming.observe import add_observe_flag, observed
@@ -99,6 +100,8 @@ def _refuse_policies(path: str) -> None:
 
 
 def _run_query(configuration: Configuration, arguments: argparse.Namespace) -> None:
+    for package, line in REFUSED_PACKS.items():
+        QUERY_LOG.error("pack-refused", pack=package, line=line)
     QUERY_LOG.info("loading")
     with interrupt_held():
         from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load

@@ -158,6 +158,11 @@ FINDINGS_REFUSED = Metric(
     MetricType.COUNTER,
     "Findings that Kafka will never take, such as those above the topic's size limit. They are logged.",
 )
+PACKS_REFUSED = Metric(
+    "kipwatch_rule_packs_refused",
+    MetricType.GAUGE,
+    "Installed rule packs that are refused. The log says why; their rules do not judge.",
+)
 QUARANTINED = Metric(
     "kipwatch_quarantined_records_total",
     MetricType.COUNTER,
@@ -327,6 +332,7 @@ METRICS = (
     TOPIC_LAG,
     QUERY_ENDINGS,
     FINDINGS_REFUSED,
+    PACKS_REFUSED,
     QUARANTINED,
     EXPECTATION_SUCCESS,
     POLICY_INFO,

@@ -17,6 +17,7 @@ from decoders.schema.registry import Schemas, default_schemas
 from expectations.judging.outcome import Offence
 from expectations.report.client import Software
 from expectations.rules.base.rule import Verdict
+from expectations.rules.catalogue import REFUSED_PACKS
 from streaming.audit.live_validation import Demands, Successes, ValidationOutcome
 from streaming.judging.report import Report, Requests
 from streaming.metrics import definitions as metrics
@@ -80,6 +81,7 @@ class ApplicationMetrics:
         self._ranges_changes = instruments.counter(metrics.RANGES_CHANGES, self.registry)
         self._exits = instruments.counter(metrics.QUERY_ENDINGS, self.registry)
         self.findings_refused = instruments.counter(metrics.FINDINGS_REFUSED, self.registry)
+        instruments.gauge(metrics.PACKS_REFUSED, self.registry).set(len(REFUSED_PACKS))
         self._quarantined = instruments.counter(metrics.QUARANTINED, self.registry)
         self._policies = instruments.gauge(metrics.POLICY_INFO, self.registry)
         self._expectations = instruments.gauge(metrics.EXPECTATION_SUCCESS, self.registry)

@@ -36,6 +36,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from expectations.rules.catalogue import PACKS
 from streaming.broker.jars import jars
 from streaming.log import JVM_LOG
 from streaming.query.checkpoint import choose_file_manager, on_s3
@@ -275,14 +276,15 @@ def _pack_worker_archive(folder: Path) -> Path:
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *(pack.package for pack in PACKS)):
         spec = find_spec(package)
         assert spec is not None and spec.origin is not None
         root = Path(spec.origin).parent
         for path in sorted(root.rglob("*")):
             if path.is_file() and path.suffix != ".pyc":
                 yield path, f"{package}/{path.relative_to(root)}"
-    for found in _distributions(_NEEDED).values():
+    packs = [pack.distribution for pack in PACKS if pack.distribution is not None]
+    for found in (*_distributions(_NEEDED).values(), *packs):
         yield from _installed(found)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from expectations.judging.finding import Finding
+from expectations.cases.notation import finding_in_words, verdicts_in_words
 from expectations.judging.outcome import Outcome
 from expectations.report.coverage import coverage_of
 from expectations.rules.base.reason import Reason
@@ -20,24 +20,14 @@ CASES = [case for page in PAGES for case in read_page(page)]
 
 
 def verdicts_of(outcome: Outcome, rule: str) -> str:
-    """Return the verdicts of a rule as the pages write them: `violates 2, undecided 3 (cut)` or `nothing`."""
+    """Return the verdicts of a rule as the pages write them."""
     (row,) = coverage_of(outcome.checks, [each for each in RULES if each.id == rule])
-    said = [f"{verdict} {getattr(row, verdict)}" for verdict in Verdict if getattr(row, verdict)]
-    if len(row.reasons) == 1:
-        said[-1] += f" ({next(iter(row.reasons))})"
-    elif row.reasons:
-        said[-1] += f" ({', '.join(f'{reason} {count}' for reason, count in row.reasons.items())})"
-    return ", ".join(said) or "nothing"
+    return verdicts_in_words(row)
 
 
 def findings_of(outcome: Outcome) -> list[str]:
     """Return one line per finding, as the pages write them."""
-    return sorted(map(line_of, outcome.findings))
-
-
-def line_of(finding: Finding) -> str:
-    times = f" x{finding.occurrences}" if finding.occurrences > 1 else ""
-    return f"{finding.level} {finding.rule}{times}: {finding.message}"
+    return sorted(map(finding_in_words, outcome.findings))
 
 
 @pytest.mark.parametrize("size", [10_000, 1], ids=["whole", "frame by frame"])

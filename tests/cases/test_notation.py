@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from decoders.frame.record import Closing, Direction, Kind, Record
-from tests.cases.notation import Player, read_page
+from expectations.cases.notation import Player
+from tests.cases.notation import read_page
+from tests.exchange import Exchange
 
 
 def records(*lines: str) -> list[Record]:
-    player = Player()
+    player = Player(Exchange)
     for line in lines:
         player.play(line)
     return player.exchange.records

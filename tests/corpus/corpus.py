@@ -41,7 +41,7 @@ def entries() -> Iterator[Entry]:
     """Yield all cases that packets can show."""
     for page in PAGES:
         for case in read_page(page):
-            records = case.played()[0].records
+            records = case.exchange()[0].records
             try:
                 packets = list(packets_of(records))
             except NotCapturableError:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from decoders.schema.registry import default_schemas
+from expectations.cases.notation import finding_in_words
 from expectations.judging.terms import Terms
 from streaming.check.examination import examine
-from tests.cases.test_cases import CASES, line_of
+from tests.cases.test_cases import CASES
 from tests.corpus.corpus import Entry, entries, write
 from tests.corpus.packets import NotCapturableError, packets_of
 
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_a_capture_yields_the_findings_of_its_case(entry: Entry, tmp_path: Path) -> None:
     examination = examine(
-        write(entry, tmp_path), default_schemas(), entry.ports, Terms(entry.case.played()[1])
+        write(entry, tmp_path), default_schemas(), entry.ports, Terms(entry.case.exchange()[1])
     )
-    assert sorted(map(line_of, examination.findings)) == entry.case.findings
+    assert sorted(map(finding_in_words, examination.findings)) == entry.case.findings
 
 
 def test_names_differ_and_most_cases_can_be_captured() -> None:
@@ -45,7 +46,7 @@ def test_what_no_packet_shows_is_refused() -> None:
     refused = {}
     for case in CASES:
         try:
-            list(packets_of(case.played()[0].records))
+            list(packets_of(case.exchange()[0].records))
         except NotCapturableError as error:
             refused[case.title] = str(error)
     assert len(set(refused.values())) > 5

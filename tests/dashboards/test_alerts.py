@@ -105,7 +105,7 @@ def test_every_query_of_the_runbook_can_be_asked(tmp_path: Path) -> None:
 
 def test_every_runbook_link_resolves_in_the_repository() -> None:
     """Of alerts, and of the findings of every rule."""
-    links = {runbook_anchor(rule.id) for rule in JUDGED}
+    links = {runbook_anchor(rule) for rule in JUDGED}
     links |= {alert["annotations"]["runbook_url"] for alert in ALERTS}
     anchors = runbook_anchors()
     for link in links:
@@ -122,7 +122,7 @@ def test_a_link_by_rule_leads_to_the_section_of_any_rule_that_the_alert_may_name
     for alert in by_rule:
         assert alert["annotations"]["runbook_url"].endswith('#{{ $labels.rule | reReplaceAll "/" "" }}')
     for rule in JUDGED:
-        assert runbook_anchor(rule.id) == f"{RUNBOOK}#{rule.id.replace('/', '')}"
+        assert runbook_anchor(rule) == f"{RUNBOOK}#{rule.id.replace('/', '')}"
 
 
 @each_alert

@@ -11,6 +11,7 @@ Windows equal those that the scalar code makes record by record (`tests/expectat
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -117,7 +118,7 @@ class ColumnarWindows:
     def __init__(self, schemas: Schemas, secret: bytes) -> None:
         """`secret` keeps strangers from choosing texts that are slow to look up."""
         keys = HashKeys.of(secret)
-        self._reader = ObservationReader(schemas)
+        self._reader = _reader(schemas)
         self._statements = StatementCache(schemas, keys)
         self._said_before = SaidBefore.new(keys)
 
@@ -161,6 +162,12 @@ class ColumnarWindows:
             *arrival.beginnings(first),
             said.statements,
         )
+
+
+@functools.lru_cache(maxsize=1)
+def _reader(schemas: Schemas) -> ObservationReader:
+    """Build a reader once: that takes longer than reading a small capture."""
+    return ObservationReader(schemas)
 
 
 def _connections(arrival: Arrival, order: _Integers) -> tuple[_Integers, list[Record]]:

@@ -43,6 +43,8 @@ METHODS: Final[Mapping[Kind, str]] = {
     Kind.NOT_KAFKA: "on_foreign",
 }
 """The method of a rule that judges each kind of observation."""
+PACK: Final = "kipwatch_"
+"""How the name of a package with rules of others begins; the rest is the first part of their IDs."""
 
 
 class Level(enum.StrEnum):
@@ -130,11 +132,14 @@ class NoState(msgspec.Struct):
 class Rule(ABC):
     """One rule. Its ID follows from its file: `kip_1313/instance_id_zero.py` is `kip1313/instance-id-zero`.
 
+    `kipwatch_acme/team_unknown.py`, in a pack of others, is `acme/team-unknown`.
+
     `family` is the ID's first part, `state_name` the ID as the name of a field. `section` names the
     place in the KIP and `requirement` says what it demands, in our own words. `needs` says what must be
     seen for the rule to have something to judge. `message` is one line with the names of the context in
     braces; `{api}` and `{version}` are the offending frame's. `implies` names the other rules that the same
-    offence breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`.
+    offence breaks, always or sometimes. A rule is made for one reading of its KIP, `spec`. `runbook` is the
+    address of its page and of those beside it.
 
     `kinds` are the kinds of observations that the rule has methods for. Three attributes save calls and
     decide nothing: if the methods were called all the same, their verdicts would not change.
@@ -162,6 +167,7 @@ class Rule(ABC):
     apis: ClassVar[frozenset[int] | None] = None
     needs_header_v3: ClassVar[bool] = False
     passes_clean: ClassVar[bool] = False
+    runbook: ClassVar[str] = "docs/runbook.md"
     State: ClassVar[type[msgspec.Struct]] = NoState
 
     def __init__(self, spec: Spec = Spec.SHIPPED) -> None:
@@ -170,6 +176,7 @@ class Rule(ABC):
     def __init_subclass__(cls) -> None:
         """Name the rule after its file, and find out what it judges."""
         *_, family, offence = cls.__module__.split(".")
+        family = family.removeprefix(PACK)
         cls.family = family.replace("_", "")
         cls.id = f"{cls.family}/{offence.replace('_', '-')}"
         cls.state_name = cls.id.replace("/", "_").replace("-", "_")

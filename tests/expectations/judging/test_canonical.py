@@ -65,7 +65,7 @@ def test_a_number_without_such_a_type_is_found() -> None:
 def states(turn: int, size: int = 1) -> Iterator[ConnectionState]:
     """Yield copies of the states of all cases after each window, in a disguise."""
     for case in CASES:
-        exchange, rules = case.played()
+        exchange, rules = case.exchange()
         judge, known = Judge(NAMES, Terms(rules)), dict[bytes, ConnectionState]()
         placed = [(record, in_file("exchange", record)) for record in exchange.records]
         for begin in range(0, len(placed), size):

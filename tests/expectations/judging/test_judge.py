@@ -219,7 +219,7 @@ def test_a_finding_of_another_kip_tells_nothing_of_header_3() -> None:
 def test_repeated_offences_are_counted_without_building_a_finding_of_each() -> None:
     """With decisions of users each is built, so that they may depend on who offends: the result is equal."""
     for case in CASES:
-        exchange, rules = case.played()
+        exchange, rules = case.exchange()
         plain, deciding = (
             exchange.judge(3, judge=Judge(NAMES, Terms(rules, decide=decide)))
             for decide in (as_found, lambda finding: finding)

@@ -169,7 +169,7 @@ def test_a_gap_when_nothing_is_in_flight_is_walked(learnt: list[tuple[Input, Lea
 def test_guards_of_all_cases_are_of_six_kinds(learnt: list[tuple[Input, Learnt]]) -> None:
     pairs = Pairs()
     for case in CASES:
-        exchange, rules = case.played()
+        exchange, rules = case.exchange()
         pairs.of(rules).compare(of_exchange(exchange, 4))
     kinds = {kind_of(guard) for _, found in learnt for guard in found.guards}
     assert kinds == {"pairing", "order", "loss", "count", "in flight", "shown"}

@@ -6,14 +6,12 @@ import re
 
 import pytest
 
+from expectations.requirements.table import LEVELS, Demand, Requirement
 from expectations.rules.base.rule import Level, Rule
 from expectations.rules.catalogue import RULES
 from tests.cases.test_cases import CASES
 from tests.expectations.requirements.tables import (
-    LEVELS,
     SHIPPED,
-    Demand,
-    Requirement,
     demands_on,
     is_shown,
     sources_of,
@@ -61,7 +59,7 @@ def test_a_sentence_that_recommends_is_no_must(source: str, requirement: Require
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_no_offence_weighs_more_than_its_requirement_demands(rule: type[Rule]) -> None:
+def test_no_offence_weighs_more_than_its_requirement_demands(rule: Rule) -> None:
     highest = max((demand.highest_level for demand in demands_on(rule)), key=LEVELS.index)
     heavier = {
         level for level in SHOWN_LEVELS[rule.id] | {rule.level} if LEVELS.index(level) > LEVELS.index(highest)
@@ -70,7 +68,7 @@ def test_no_offence_weighs_more_than_its_requirement_demands(rule: type[Rule]) -
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_an_offence_against_a_recommendation_weighs_what_it_demands(rule: type[Rule]) -> None:
+def test_an_offence_against_a_recommendation_weighs_what_it_demands(rule: Rule) -> None:
     demands = demands_on(rule)
     if Demand.MUST not in demands:
         assert {rule.level} == {demand.highest_level for demand in demands}

@@ -15,12 +15,12 @@ from decoders.schema.registry import default_schemas
 from decoders.wire.synthesis import RELAY_DELAY
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
-from expectations.rules.catalogue import RULES, read_choices, rules_read_as
+from expectations.rules.catalogue import RULES
 from streaming.check.evidence import CheckedCapture, evidence_name, keepable, packets_of, write_evidence
 from streaming.check.examination import Examination, examine, records_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
-from tests.cases.notation import Player, read_page
+from tests.cases.notation import read_page
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.captures import write_packets
 
@@ -69,11 +69,8 @@ def test_every_finding_of_a_capture_is_shown_by_a_small_file(capture: Path, tmp_
 def test_every_finding_of_a_case_is_shown(page: Path, tmp_path: Path) -> None:
     """Of every rule: with gaps, joined midway, on several connections."""
     for number, case in enumerate(read_page(page)):
-        player = Player()
-        for line in case.script:
-            player.play(line)
-        rules = rules_read_as(read_choices(player.choices))
-        capture = write_exchange(tmp_path / f"{number}.pcap", player.exchange)
+        exchange, rules = case.exchange()
+        capture = write_exchange(tmp_path / f"{number}.pcap", exchange)
         folder = tmp_path / f"evidence-{number}"
         if case.title in UNSHOWN:
             checked = CheckedCapture([capture], SCHEMAS, (), Terms(rules))

@@ -31,7 +31,7 @@ def run_process(*arguments: object, stdin: bytes = b"", **environment: str) -> R
         [sys.executable, "-m", "streaming.commands.main", *map(str, arguments)],
         input=stdin,
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env={**os.environ, **environment},
     )

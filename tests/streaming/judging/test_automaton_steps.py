@@ -200,7 +200,7 @@ def test_every_case_is_stepped_as_the_judge_does(size: int, archives: bool) -> N
     """All cases of a reading share one automaton, so that a case meets the transitions of others."""
     pairs = Pairs(archives=archives)
     for case in CASES:
-        exchange, rules = case.played()
+        exchange, rules = case.exchange()
         pairs.of(rules).compare_in_turns(of_exchange(exchange, size))
 
 
@@ -609,7 +609,7 @@ def test_cases_are_stepped_alike_by_an_automaton_with_little_room(
     monkeypatch.setattr(automaton, limit, most)
     pairs = Pairs()
     for case in CASES:
-        exchange, rules = case.played()
+        exchange, rules = case.exchange()
         pairs.of(rules).compare_in_turns(of_exchange(exchange, 4))
     assert pairs.clears > 0 or limit == "BRANCHES"
 

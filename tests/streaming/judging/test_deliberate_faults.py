@@ -91,7 +91,7 @@ def compare_cases() -> None:
     """Hold the automaton equal to the judge on a third of all cases."""
     pairs = Pairs()
     for case in CASES[::3]:
-        exchange, rules = case.played()
+        exchange, rules = case.exchange()
         for size in SIZES:
             pairs.of(rules).compare_in_turns(of_exchange(exchange, size))
 

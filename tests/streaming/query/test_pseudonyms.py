@@ -72,19 +72,19 @@ def test_every_case_is_judged_the_same_and_tells_nobody() -> None:
         plain, keyed = queries(case)
         assert keyed.checks == plain.checks, case.title
         assert rules_found(keyed) == rules_found(plain), case.title
-        assert left_of(case.played()[0].windows(), keyed) == [], case.title
+        assert left_of(case.exchange()[0].windows(), keyed) == [], case.title
 
 
 def queries(case: Case) -> list[StandIn]:
     """Run the query on a case with plain identities and with pseudonyms."""
-    exchange, rules = case.played()
+    exchange, rules = case.exchange()
     records = unheard(exchange.records)
     return [streamed(records, 5, Terms(rules, pseudonyms=each)) for each in (None, PSEUDONYMS)]
 
 
 def test_the_search_finds_what_is_plain() -> None:
     case = CASES[0]
-    (plain, _), windows = queries(case), case.played()[0].windows()
+    (plain, _), windows = queries(case), case.exchange()[0].windows()
     assert left_of(windows, plain) != []
 
 

@@ -13,11 +13,10 @@ from decoders.frame.record import Record
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
 from expectations.report.coverage import coverage_of
-from expectations.rules.catalogue import read_choices, rules_read_as
 from streaming.check.examination import examine, records_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
-from tests.cases.notation import Case, Player
+from tests.cases.notation import Case
 from tests.cases.test_cases import CASES
 from tests.expectations.conversation.columnar.test_windows import unheard
 from tests.streaming.query.stand_in import StandIn
@@ -56,11 +55,8 @@ def test_findings_and_checks_of_a_capture_equal_those_of_check(capture: Path, ba
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.title}")
 def test_findings_of_every_case_equal_those_of_the_rules(case: Case) -> None:
-    player = Player()
-    for line in case.script:
-        player.play(line)
-    terms = Terms(rules_read_as(read_choices(player.choices)))
-    expected, query = case.judge(10_000), streamed(unheard(player.exchange.records), 5, terms)
+    exchange, rules = case.exchange()
+    expected, query = case.judge(10_000), streamed(unheard(exchange.records), 5, Terms(rules))
     assert Counter(finding.likeness() for finding in query.findings.values()) == Counter(
         finding.likeness() for finding in expected.findings
     )

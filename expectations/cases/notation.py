@@ -1,0 +1,237 @@
+"""The notation of the cases: pages of prose with exchanges, each with its expected result.
+
+`tests/cases/README.md` describes it. Reading is strict: a line that is not understood is an error that names
+it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from ruamel.yaml import YAML
+
+from decoders.frame.record import Closing, Direction, Pairing, Record
+from decoders.protocol import API_VERSIONS
+from decoders.schema.header_versions import Layout
+from expectations.cases.exchange import ADVERTISED, ID_A, ID_B, WrittenExchange
+from expectations.conversation.identifier import identifier_text
+from expectations.judging.finding import Finding
+from expectations.report.coverage import Coverage
+from expectations.rules.base.rule import Rule, Verdict
+from expectations.rules.catalogue import read_choices, rules_read_as
+
+AnyExchange = TypeVar("AnyExchange", bound=WrittenExchange)
+INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"} | {
+    name: name.encode() * 16 for name in "CDEF"
+}
+DIRECTIONS = {"broker": Direction.TO_BROKER, "client": Direction.TO_CLIENT}
+PAIRINGS = {pairing.name.lower(): pairing for pairing in (Pairing.FOREIGN, Pairing.UNOWED, Pairing.UNKNOWN)}
+BEGINNINGS = {
+    "HTTP": b"GET ",
+    "TLS": bytes.fromhex("16030100"),
+    "PROXY": b"PROX",
+    "SSH": b"SSH-",
+    "noise": bytes.fromhex("8f3a771c"),
+    "length": bytes.fromhex("ffffffff"),
+}
+"""The first four bytes of what is not Kafka; a length is that of a broken encoder."""
+
+_CASE = re.compile(r"^## (.+?)$(.*?)^```exchange$(.*?)^```$(.*?)^```expected$(.*?)^```$", re.M | re.S)
+_YAML: Final = YAML(typ="safe")
+_MESSAGE = re.compile(r"(client >|broker <) (\w+)((?: [^\s{]+)*)(?: (\{.*\}))?")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One exchange and its expected result: the verdicts of the page's rule, and all findings."""
+
+    rule: str
+    title: str
+    script: list[str]
+    verdicts: str
+    findings: list[str]
+
+    def played(self, new: Callable[..., AnyExchange]) -> tuple[AnyExchange, Sequence[Rule]]:
+        """Write the exchange's records. `new` makes the exchange of a connection.
+
+        Returns the last one and the rules in their readings.
+        """
+        player = Player(new)
+        for line in self.script:
+            player.play(line)
+        return player.exchange, rules_read_as(read_choices(player.choices))
+
+
+def read_page(path: Path, family: str) -> list[Case]:
+    """Read all cases of a page. Its name is the rule's in the family, as that of the rule's file is.
+
+    Raises ValueError if a case lacks a part.
+    """
+    text = path.read_text()
+    found = [*_CASE.finditer(text)]
+    if len(found) != len(re.findall(r"^## ", text, re.M)):
+        raise ValueError(f"{path}: every heading needs an exchange and what is expected of it")
+    rule = f"{family}/{path.stem.replace('_', '-')}"
+    return [_case(rule, *match.group(1, 3, 5)) for match in found]
+
+
+def _case(rule: str, title: str, script: str, expected: str) -> Case:
+    verdicts, *findings = [_with_identifiers(line) for line in expected.strip().splitlines()]
+    return Case(rule, title, script.strip().splitlines(), verdicts, sorted(findings))
+
+
+def _with_identifiers(text: str) -> str:
+    """Replace `<A>`, `<B>`, `<zero>` and `<one>` by identifiers."""
+    return re.sub(r"<(\w+)>", lambda name: identifier_text(INSTANCE_IDS[name[1]]), text)
+
+
+def verdicts_in_words(row: Coverage) -> str:
+    """Return the verdicts of a rule as pages write them: `violates 2, undecided 3 (cut)` or `nothing`."""
+    said = [f"{verdict} {getattr(row, verdict)}" for verdict in Verdict if getattr(row, verdict)]
+    if len(row.reasons) == 1:
+        said[-1] += f" ({next(iter(row.reasons))})"
+    elif row.reasons:
+        said[-1] += f" ({', '.join(f'{reason} {count}' for reason, count in row.reasons.items())})"
+    return ", ".join(said) or "nothing"
+
+
+def finding_in_words(finding: Finding) -> str:
+    """Return a finding as pages write it."""
+    times = f" x{finding.occurrences}" if finding.occurrences > 1 else ""
+    return f"{finding.level} {finding.rule}{times}: {finding.message}"
+
+
+class Player(Generic[AnyExchange]):
+    """Plays the lines of a script. `new` makes the exchange of each connection."""
+
+    def __init__(self, new: Callable[..., AnyExchange]) -> None:
+        self.choices: list[str] = []
+        self._new = new
+        self._exchanges: dict[str, AnyExchange] = {}
+        self._current = ""
+        self._in_flight: dict[tuple[str, str], list[Record]] = {}
+        self._mid_stream = False
+
+    @property
+    def exchange(self) -> AnyExchange:
+        """The exchange on the current connection, which opens with its first line."""
+        if self._current not in self._exchanges:
+            self._exchanges[self._current] = self._new(mid_stream=self._mid_stream)
+        return self._exchanges[self._current]
+
+    def play(self, line: str) -> None:
+        """Play one line. Raises ValueError if it is no line of the notation."""
+        message = _MESSAGE.fullmatch(line)
+        if message:
+            words = _words(message[3])
+            body = _YAML.load(_with_identifiers(message[4])) if message[4] else {}
+            speak = self._request if message[1] == "client >" else self._respond
+            speak(message[2], words, body)
+        elif not any(self._event(pattern, act, line) for pattern, act in self._events()):
+            raise ValueError(f"not a line of the notation: {line}")
+
+    def _event(self, pattern: str, act: Callable[[re.Match[str]], object], line: str) -> bool:
+        match = re.fullmatch(pattern, line)
+        if match:
+            act(match)
+        return bool(match)
+
+    def _events(self) -> Iterator[tuple[str, Callable[[re.Match[str]], object]]]:
+        yield r"spec (\S+)", lambda match: self.choices.append(match[1])
+        yield r"joined mid-stream", lambda _: setattr(self, "_mid_stream", True)
+        yield r"connection (\w+)(?: from (\S+))?(?: to (\S+))?( joined mid-stream)?", self._connect
+        yield r"wait ([\d.]+) s", lambda match: self.exchange.wait(float(match[1]))
+        yield r"gap to (broker|client)", lambda match: self.exchange.gap(DIRECTIONS[match[1]])
+        yield r"size (\d+) to (broker|client)", self._size
+        yield r"not kafka (\w+)(?: to a (named) port)?(, responded)?", self._not_kafka
+        yield r"close (fin|rst) by (client|broker)", self._close
+        yield r"(evicted|idle|replaced)", lambda match: self.exchange.close(Closing[match[1].upper()])
+
+    def _connect(self, match: re.Match[str]) -> None:
+        """Switch to the connection of a name, which opens if it is new."""
+        before, name = self.exchange, match[1]
+        self._current = name
+        if name not in self._exchanges:
+            self._exchanges[name] = self._new(
+                mid_stream=self._mid_stream or bool(match[4]),
+                records=before.records,
+                connection=name.encode().ljust(16, b"\0"),
+                client=match[2] or before.client,
+                server=match[3] or before.server,
+                at=before.at,
+            )
+        self.exchange.at = max(self.exchange.at, before.at)
+
+    def _size(self, match: re.Match[str]) -> None:
+        self.exchange.invalid_size(int(match[1]), DIRECTIONS[match[2]])
+
+    def _not_kafka(self, match: re.Match[str]) -> None:
+        beginning, named_port, responded = BEGINNINGS[match[1]], bool(match[2]), bool(match[3])
+        self.exchange.not_kafka(beginning, named_port=named_port, responded=responded)
+
+    def _close(self, match: re.Match[str]) -> None:
+        first = DIRECTIONS["client" if match[2] == "broker" else "broker"]
+        self.exchange.close(Closing[match[1].upper()], first)
+
+    def _request(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
+        given = words.pop("bytes", None)
+        cut = words.pop("cut", None)
+        sent = self.exchange.request(
+            api,
+            _version(words),
+            body,
+            client_id=words.pop("client-id", None),
+            instance_id=INSTANCE_IDS[words.pop("id", "zero")],
+            settled=words.pop("settled", None) is not None,
+            informed=words.pop("informed", None) is not None,
+            layout=None if words.pop("tagged", None) is None else Layout.TAGGED,
+            frame=bytes.fromhex(given) if given else None,
+        )
+        self._shorten(cut)
+        _refuse(words)
+        self._in_flight.setdefault((self._current, api), []).append(sent)
+
+    def _respond(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
+        for name in words.keys() & PAIRINGS.keys():
+            self.exchange.stray(PAIRINGS[name], api_key=API_VERSIONS if api == "ApiVersions" else -1)
+            return
+        if words.pop("advertised", None) is not None:
+            body = {"apiKeys": _ranges(ADVERTISED)} | body
+        given, cut = words.pop("bytes", None), words.pop("cut", None)
+        version = _version(words) if words else None
+        request = self._in_flight[self._current, api].pop(0)
+        frame = bytes.fromhex(given) if given else None
+        self.exchange.respond(request, body, version=version, frame=frame)
+        self._shorten(cut)
+        _refuse(words)
+
+    def _shorten(self, kept: str | None) -> None:
+        if kept is not None:
+            self.exchange.cut_last(int(kept))
+
+
+def _words(text: str) -> dict[str, str]:
+    """Read `v14 id=A settled`: names with values, "" where a word stands alone."""
+    return {name: value for name, _, value in (word.partition("=") for word in text.split())}
+
+
+def _version(words: dict[str, str]) -> int:
+    name = next(name for name in words if re.fullmatch(r"v-?\d+", name))
+    del words[name]
+    return int(name[1:])
+
+
+def _refuse(words: dict[str, str]) -> None:
+    if words:
+        raise ValueError(f"not understood: {', '.join(words)}")
+
+
+def _ranges(advertised: dict[int, tuple[int, int]]) -> list[dict[str, int]]:
+    return [
+        {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
+        for key, (lowest, highest) in advertised.items()
+    ]

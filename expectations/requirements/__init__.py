@@ -1,0 +1,1 @@
+"""What the KIPs demand, and what rule packs do, sentence by sentence."""

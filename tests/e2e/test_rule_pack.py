@@ -1,0 +1,133 @@
+"""A stateful rule of a pack judges live through a kill; without the pack the query goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from decoders.frame.columnar.block_writing import write_block
+from decoders.frame.record import Record
+from decoders.schema.registry import default_schemas
+from expectations.judging.finding import Finding
+from streaming.broker.embedded import EmbeddedBroker
+from streaming.broker.topics import FindingsTopic, create_topics
+from streaming.demo.progress import scrape
+from streaming.demo.road import Child
+from streaming.settings.configuration import FramesTopicSettings, Topics
+from tests.e2e.free_pages import free_pages
+from tests.e2e.process_tree import children
+from tests.expectations.rules.test_packs import RULE, break_page
+from tests.rule_pack import install, searched
+from tests.streaming.captures import violating, write_capture
+from tests.streaming.commands.ran import run_process
+from tests.streaming.commands.test_rule_packs import insistent
+
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(1_500)]
+
+PATIENCE = 300.0
+CHECKS, REFUSED = "kipwatch_rule_checks_total", "kipwatch_rule_packs_refused"
+
+
+class Live:
+    """A broker, and one query after another on its topics."""
+
+    def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
+        self._folder, self._kafka = folder, broker.internal
+        create_topics(self._kafka, "frames", "kipwatch.findings", Topics(FramesTopicSettings(partitions=1)))
+        self._topic = FindingsTopic(self._kafka, "kipwatch.findings")
+        self._starts = 0
+
+    def start(self) -> Child:
+        self._starts += 1
+        (self._page_at,) = free_pages(1)
+        command = ["run", "--bootstrap", self._kafka, "--frames-topic", "frames", "--buckets", "4"]
+        command += ["--checkpoint", str(self._folder / "checkpoint"), "--metrics-address", self._page_at]
+        query = Child(command, self._folder / f"run-{self._starts}.log")
+        query.wait_for('"query": "started"', PATIENCE)
+        return query
+
+    def publish(self, records: Sequence[Record]) -> None:
+        producer = Producer({"bootstrap.servers": self._kafka})
+        producer.produce("frames", write_block(records, default_schemas().digest), b"key")
+        assert producer.flush(30) == 0
+
+    def figure(self, name: str, **labels: str) -> float:
+        page = scrape(self._page_at)
+        return page.total(name, **labels) if page is not None else -1.0
+
+    def findings(self) -> dict[str, Finding]:
+        """The findings by their rules."""
+        self._topic.poll(1.0)
+        return {finding.rule: finding for finding in self._topic.findings.values()}
+
+    def close(self) -> None:
+        self._topic.close()
+
+
+def await_that(holds: Callable[[], bool], query: Child) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        query.check_running()
+        assert time.monotonic() < deadline, query.log.read_text()
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    with EmbeddedBroker() as broker:
+        live = Live(broker, tmp_path)
+        yield live
+        live.close()
+
+
+def test_a_rule_with_a_state_judges_on_after_a_kill(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = install(tmp_path / "site")
+    for name, value in searched(tmp_path / "site").items():
+        monkeypatch.setenv(name, value)
+    exchange = insistent()
+    opened_and_asked_twice, asked_again = exchange.records[:5], exchange.records[5:]
+
+    with live.start() as query:
+        assert live.figure(CHECKS, rule=RULE) == 0  # there from the start
+        live.publish(opened_and_asked_twice)
+        await_that(lambda: live.figure(CHECKS, rule=RULE, verdict="conforms") == 2, query)
+        commits = tmp_path / "checkpoint" / "commits"
+        await_that(lambda: any(commits.glob("[0-9]*")), query)
+        (process,) = children(query.process_id)
+        os.kill(process, signal.SIGKILL)
+
+    with live.start() as query:
+        live.publish(asked_again)
+        await_that(lambda: live.figure(CHECKS, rule=RULE, verdict="violates") == 3, query)
+        await_that(lambda: RULE in live.findings(), query)
+    found = live.findings()[RULE]
+    capture = write_capture(tmp_path / "insistent.pcap", exchange)
+    checked = json.loads(run_process("check", capture, "--json").output)["findings"]
+    (of_check,) = (finding for finding in checked if finding["rule"] == RULE)
+    assert found.occurrences == of_check["occurrences"] == 3
+    assert (found.context, found.message) == (of_check["context"], of_check["message"])
+    assert (found.client, found.broker) == (of_check["client"], of_check["broker"])
+    assert found.runbook == of_check["runbook"] == "https://wiki.example/kafka-rules#acmeversions-asked-often"
+
+    break_page(package)
+    stranger = violating()
+    stranger.connection, stranger.client = bytes(16), "10.0.0.7:40007"
+    with live.start() as query:
+        assert live.figure(REFUSED) == 1
+        exchange.negotiate(3)
+        live.publish([*exchange.records[-2:], *stranger.records])
+        await_that(lambda: "kip511/software-name-malformed" in live.findings(), query)
+        assert live.figure(CHECKS, rule=RULE) == 0
+    refused = f"{RULE} has a page whose headings are not"
+    line = next(line for line in query.log.read_text().splitlines() if '"query": "pack-refused"' in line)
+    assert json.loads(line)["line"].startswith(refused)
+    assert live.findings()[RULE].occurrences == 3
