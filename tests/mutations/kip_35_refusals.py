@@ -119,6 +119,18 @@ def use_another_broker_without_asking(script: Script) -> Iterator[Script]:
         yield dataclasses.replace(script, steps=(*steps, *closes), servers={SECOND_ONE: 201})
 
 
+@breaks("kip35/broker-not-asked")
+def use_all_other_brokers_without_asking(script: Script) -> Iterator[Script]:
+    """Three brokers show it at once."""
+    asks = [asked for _, asked in script.asks(FIRST) if asked.api == "ApiVersions" and asked.client_id]
+    if script.focus is None and asks and len({step.on for step in script.steps}) == 1:
+        servers = {f"broker {number}": number for number in (201, 202, 203)}
+        uses = [ask("Metadata", 13, on=name) for _ in range(2) for name in servers]
+        closes = [Close(on=name) for name in servers]
+        steps = (*script.steps[:-1], *uses, *closes, script.steps[-1])
+        yield dataclasses.replace(script, steps=steps, servers=servers)
+
+
 def _closed_upon(said: Sequence[Ask], name: str) -> list[Step]:
     """A connection of which the broker closes upon the last request."""
     last = dataclasses.replace(said[-1], response=None)

@@ -12,7 +12,9 @@ from expectations.rules.base.rule import Judgement, Level, Role, Verdict, confor
 LONG = 60 * 1_000_000_000
 """Nanoseconds for which a connection is in use before it is known to be used without asking."""
 ENOUGH = 3
-"""Connections, one after another, that show the same however short they are."""
+"""Connections, one after another, that show the same however short they are; or brokers, each used so."""
+AT_ONCE = 1_000_000_000
+"""Nanoseconds within which a client that asks at all asks for the versions, once it uses a connection."""
 
 
 class BrokerNotAsked(IdentityRule):
@@ -33,7 +35,8 @@ class BrokerNotAsked(IdentityRule):
     client ID. Two programs that share both look like one, so it is undecided if a connection to a broker that
     was asked was used without asking, or if the connection was opened before the client first asked anywhere.
     The connection must be seen from its opening and be in use for a minute, or be the third such connection
-    in a row. Connections to a broker that was asked before belong to kip35/negotiation-not-repeated.
+    in a row, or one of those to three brokers that are all used so. Connections to a broker that was asked
+    before belong to kip35/negotiation-not-repeated.
     """
 
     section = "Scenarios"
@@ -52,7 +55,8 @@ class BrokerNotAsked(IdentityRule):
         if not used.used_at or not asked:
             return None
         there = [claim, *(other for other in others if other.server == claim.server)]
-        at = _offends_at(claim, there)
+        times = _offends_at(claim, there), _one_of_several_at(claim, asked, others)
+        at = min((each for each in times if each is not None), default=None)
         if at is None:
             return conforms() if used.asked_at else None
         if any(0 < _negotiated(other).asked_at <= at for other in there):
@@ -87,6 +91,37 @@ def _offends_at(claim: Claim, there: Sequence[Claim]) -> int | None:
             if other is claim:
                 return used.used_at if in_a_row >= ENOUGH and not used.asked_at else None
     return None
+
+
+def _one_of_several_at(claim: Claim, asked: Sequence[Claim], others: Sequence[Claim]) -> int | None:
+    """Return when a connection was one to ENOUGH brokers that the client used without asking any of them.
+
+    Connections that are older than the client's first question may be another program's.
+    """
+    own, since = _unasked_at(claim), min(other.opened_at for other in asked)
+    if own is None:
+        return None
+    used_at: dict[str, int] = {claim.server: own}
+    for other in others:
+        at = _unasked_at(other) if other.opened_at > since and claim.may_be_same_process(other) else None
+        if at is not None and other.server != claim.server:
+            used_at[other.server] = min(at, used_at.get(other.server, at))
+    asked_at = [(other.server, _negotiated(other).asked_at) for other in others]
+    unasked = [
+        at
+        for server, at in used_at.items()
+        if not any(there == server and 0 < when <= at for there, when in asked_at)
+    ]
+    return max(own, sorted(unasked)[ENOUGH - 1]) if len(unasked) >= ENOUGH else None
+
+
+def _unasked_at(claim: Claim) -> int | None:
+    """Return when a connection had been used, and not only begun to be, without a question."""
+    used = _negotiated(claim)
+    at = used.used_at + AT_ONCE
+    if not used.used_at or 0 < used.asked_at <= at:
+        return None
+    return at if claim.until >= at else claim.until if claim.has_left else None
 
 
 def _doubt(
