@@ -80,9 +80,9 @@ class Outcome(msgspec.Struct):
 
     def count_offence(self, finding: Finding) -> None:
         """Count the offences of a finding. One that only rises in level counts once at its new level."""
-        software = (finding.client_software_name, finding.client_software_version)
+        name, version = finding.client_software_name, finding.client_software_version
         level = SUPPRESSED if finding.suppressed else finding.level
-        offence = Offence(finding.rule, level, finding.role, *software, finding.cluster, finding.listener)
+        offence = Offence(finding.rule, level, finding.role, name, version, finding.cluster, finding.listener)
         self._count_offence(offence, finding.occurrences)
 
     def count_repetition(
@@ -90,10 +90,9 @@ class Outcome(msgspec.Struct):
     ) -> None:
         """Count the offences of a judgement that repeats a known finding of its connection."""
         level, role = judgement.level or rule.level, judgement.role or rule.role
-        named = (software.name, software.version) if software else (None, None)
-        self._count_offence(
-            Offence(rule.id, level, role, *named, known.cluster, known.listener), judgement.count
-        )
+        name, version = (software.name, software.version) if software else (None, None)
+        offence = Offence(rule.id, level, role, name, version, known.cluster, known.listener)
+        self._count_offence(offence, judgement.count)
 
     def _count_offence(self, offence: Offence, count: int) -> None:
         self.offences[offence] = self.offences.get(offence, 0) + max(count, 1)

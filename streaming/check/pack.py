@@ -135,7 +135,8 @@ def _judged(
         report = step.process(0, bucket, [windows.columns_of(arrival)])
         yield report
         yield identity_step.process(0, identities, report.claims)
-    for state in bucket.connections.values():
+    for place in bucket.connections.stored_places():
+        state = bucket.connections.take(place)
         yield Report(0, findings=judge.republish(state))
         yield identity_step.process(0, identities, judge.latest_claims(state))
     yield identity_step.finish(0, identities)

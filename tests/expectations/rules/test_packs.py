@@ -67,7 +67,7 @@ def forget_the_rules(package: Path) -> None:
     (package / MODULE).unlink()
 
 
-FAULTS = {
+FAULTS: dict[Callable[[Path], None], str] = {
     break_import: "ModuleNotFoundError: No module named 'no_such_library'",
     break_syntax: "SyntaxError",
     end_in_import: "cannot be imported: SystemExit: bye",
