@@ -8,16 +8,8 @@ It is a register automaton, built lazily as a tracing JIT builds its code:
     walk          compiled code that takes windows through the transitions (`walk.py`)
     side exit     a window with an unknown input, or one that asks the judge, is left to the judge
 
-The contract:
-
-- What the walk yields is what the judge yields: `tests/streaming/judging/test_automaton_steps.py` holds both
-  equal after each step, on all cases, mutants, captures and random scripts.
-- A frame that yields a finding always goes to the judge.
-- Learning a transition costs as much as some ten judgements. So it is learnt when its input comes the
-  LEARNT_AT-th time, and at most one for every JUDGED frames that went to the judge: traffic that never
-  repeats itself at most doubles what it costs.
-- The automaton belongs to one worker and one query. It may be cleared between two steps, and is when it is
-  full.
+docs/decisions/judging.md has its contract and its costs. An automaton belongs to one worker and one query. It
+may be cleared between two steps, and is when it is full.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from decoders.frame.record import Kind
-from expectations.conversation.bodies import ClusterDescription, Heartbeat
+from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
     NO_EVIDENCE,
@@ -76,8 +76,8 @@ class Judge:
 
     def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
         self._api_names = api_names
-        self._terms = terms or Terms()
-        self._rules = [rule for rule in self._terms.rules if rule.kinds]
+        self.terms = terms or Terms()
+        self._rules = [rule for rule in self.terms.rules if rule.kinds]
         self._closing = [rule for rule in self._rules if type(rule).close is not Rule.close]
         self._dispatcher = Dispatcher(self._rules)
 
@@ -87,7 +87,7 @@ class Judge:
         Observations that were judged before, from a source that is read again, are skipped.
         """
         outcome = Outcome()
-        state.conversation.configured = self.configured(window.connection.server)
+        state.conversation.configured = self.terms.brokers.get(window.connection.server)
         judged_until = state.conversation.progress.sequence
         for observation in window.observations:
             if observation.last_sequence > judged_until:
@@ -153,14 +153,14 @@ class Judge:
         if judgement.verdict is not Verdict.VIOLATES:
             return
         subject = judgement.subject or observation
-        known, decides = state.findings.get(rule.id), self._terms.decide is not as_found
+        known, decides = state.findings.get(rule.id), self.terms.decide is not as_found
         if known is not None and not decides and not _is_above(judgement.level or rule.level, known.finding):
             # Most offences repeat others: building a finding takes longer than the verdict.
             outcome.count_repetition(rule, judgement, state.conversation.software, known.finding)
             _repeat(known.finding, subject.last_captured_at, judgement)
             return
         fresh = self._finding(rule, judgement, subject, state.conversation)
-        outcome.count_offence(self._terms.decide(fresh))
+        outcome.count_offence(self.terms.decide(fresh))
         if known is None:
             state.findings[rule.id] = OpenFinding(fresh)
             return
@@ -179,21 +179,13 @@ class Judge:
     def _published(self, finding: Finding, conversation: Conversation) -> Finding:
         """Complete a finding for publication with what may change while it is kept."""
         layout = conversation.layout if finding.kip == OVERLAID else None
-        return self._terms.decide(msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET))
+        return self.terms.decide(msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET))
 
     def _finding(
         self, rule: Rule, judgement: Judgement, subject: Observation, conversation: Conversation
     ) -> Finding:
-        about = _subject(subject, conversation, self.listener(conversation.server))
+        about = _subject(subject, conversation, self.terms.listener(conversation.server))
         return finding_of(rule, judgement, about, self._api_names.get(subject.api_key))
-
-    def configured(self, server: str) -> ClusterDescription | None:
-        """Return what the configuration says of the broker at an address."""
-        return self._terms.brokers.get(server)
-
-    def listener(self, server: str) -> str:
-        """Name a listener as configured, or by its address."""
-        return self._terms.listener(server)
 
 
 def _subject(observation: Observation, conversation: Conversation, listener: str) -> Subject:

@@ -254,7 +254,7 @@ def examine(
     for batch in joined(_cut_frames(schemas, tracker, packets), window):
         tally.count(batch)
         for columns in columnar.slices_of(Arrival.of_file(batch, ""), window):
-            step = Tally(schemas.by_key, judge.listener, answered, archives=archive is not None)
+            step = Tally(schemas.by_key, terms.listener, answered, archives=archive is not None)
             part = Part(terms.named(columns))
             clock = int(part.values("last_captured_at").max(initial=clock))
             _judge(judge, part, states, step)

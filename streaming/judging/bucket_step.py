@@ -45,6 +45,7 @@ class BucketStep:
     ) -> None:
         """`resumed_at` is when the query resumed after a loss of frames, in milliseconds, else 0."""
         self._judge = judge
+        self._listener = judge.terms.listener
         self._apis = apis
         self._resumed_at = resumed_at
         self._counts_usage = counts_usage
@@ -52,7 +53,7 @@ class BucketStep:
 
     def process(self, number: int, bucket: Bucket, parts: Sequence[WindowColumns]) -> Report:
         """Judge windows, part by part, in any order. In a part each window is of another connection."""
-        tally = Tally(self._apis, self._judge.listener, bucket.answered, archives=self._counts_usage)
+        tally = Tally(self._apis, self._listener, bucket.answered, archives=self._counts_usage)
         if bucket.resumed_at < self._resumed_at:
             self._resume(bucket, tally)
         clears = 0 if self.automaton is None else self.automaton.begin_step()
@@ -82,7 +83,7 @@ class BucketStep:
         if self.automaton is not None:
             report.clears = self.automaton.begin_step()
             places = connections.without_findings()
-            part, tally = Part(ticks_of(connections, places)), Tally(self._apis, self._judge.listener)
+            part, tally = Part(ticks_of(connections, places)), Tally(self._apis)
             walked = WalkedPart(self.automaton, self._judge, part, connections, tally)
             report.claims = tally.report(report.bucket).claims
             left = np.setdiff1d(left, places[walked.hits]).tolist()
@@ -128,14 +129,14 @@ class BucketStep:
         connections = bucket.connections
         states = [connections.take(place) for place in connections.stored_places()]
         for state in states:
-            tally.add(self._judge.interrupt(state), self._judge.listener(state.conversation.server))
+            tally.add(self._judge.interrupt(state), state.conversation.server)
         connections.put(states)
 
     def _summarise(self, bucket: Bucket, report: Report) -> Report:
         counts: dict[tuple[str | None, str | None, str], int] = {}
         for (software, server), count in bucket.connections.by_software().items():
             named = (software.name, software.version) if software else (None, None)
-            key = (*named, self._judge.listener(server))
+            key = (*named, self._listener(server))
             counts[key] = counts.get(key, 0) + count
         by_text = sorted(counts.items(), key=lambda each: [text or "" for text in each[0]])
         report.open_connections = [OpenConnections(*key, count) for key, count in by_text]
@@ -150,7 +151,7 @@ def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
     latest = part.latest[number] = conversation.progress.sequence
     if tally.changes is not None and latest:
         before = tally.changes.before(state)
-    tally.add(judge.judge(state, window), judge.listener(window.connection.server))
+    tally.add(judge.judge(state, window), window.connection.server)
     if tally.changes is not None:
         tally.changes.add(window, before, state, latest)
     part.software[number], part.clients[number] = conversation.software, conversation.client_id

@@ -113,6 +113,13 @@ class BrokerShown(msgspec.Struct, frozen=True, array_like=True):
     cluster_id: str | None = None
     node_id: int = NO_NODE
 
+    @classmethod
+    def of(cls, cluster: str, listener: str, server: str, advertised: Advertisement) -> BrokerShown:
+        """Return what an advertisement shows."""
+        ranges = tuple(sorted(advertised.ranges)[:LONGEST_ADVERTISEMENT])
+        features = advertised.supported_features, advertised.finalized_features
+        return cls(cluster, listener, server, advertised.body_version, ranges, *features)
+
 
 class Showings(msgspec.Struct, array_like=True):
     """How often something was shown, and when first and last, in nanoseconds since the epoch."""
@@ -349,9 +356,9 @@ def _shown(
         body = statement.body
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR and statement.is_matched:
             has_advertised = True
-            ranges = tuple(sorted(body.ranges)[:LONGEST_ADVERTISEMENT])
-            features = body.supported_features, body.finalized_features
-            yield BrokerShown(*where, body.body_version, ranges, *features, *who), Showings(count, at, at)
+            shown = BrokerShown.of(*where, body)
+            shown = msgspec.structs.replace(shown, cluster_id=described.cluster_id, node_id=described.node_id)
+            yield shown, Showings(count, at, at)
     if not has_advertised and conversation.described not in (None, before.described):
         at = conversation.progress.captured_at
         yield BrokerShown(*where, None, None, None, None, *who), Showings(1, at, at)

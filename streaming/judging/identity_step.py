@@ -49,5 +49,5 @@ def _report(number: int, outcome: Outcome) -> Report:
     tally = Tally({})
     for listener, checks in outcome.identity_checks.items():
         tally.add(Outcome(checks=checks), listener)
-    tally.add(msgspec.structs.replace(outcome, checks={}), listener="")
+    tally.add(msgspec.structs.replace(outcome, checks={}), "")
     return tally.report(-1 - number)

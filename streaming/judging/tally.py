@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, TypeGuard
+from typing import Final
 
 from decoders.frame.record import Kind
 from decoders.protocol import NO_ERROR
@@ -12,12 +12,7 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.observation import ConnectionKey, Statement
 from expectations.conversation.progress import ApiVersion
 from expectations.identity.claim import Claim, united
-from expectations.identity.server_claim import (
-    LONGEST_ADVERTISEMENT,
-    answered_claim,
-    is_remembered,
-    kafka_claim,
-)
+from expectations.identity.server_claim import answered_claim, is_remembered, kafka_claim
 from expectations.judging.outcome import Outcome
 from streaming.judging.changes import BrokerShown, ChangeCount
 from streaming.judging.part import Part, Said
@@ -59,13 +54,13 @@ class Tally:
         self._advertised: dict[tuple[str, str, int], tuple[int, Advertisement]] = {}
         self._responses = ServerResponses({} if answered is None else answered)
 
-    def add(self, outcome: Outcome, listener: str) -> None:
-        """Add an outcome of the judge, of connections to a listener."""
-        self._judged_at(listener).add(outcome)
+    def add(self, outcome: Outcome, server: str) -> None:
+        """Add an outcome of the judge, of connections to a server's address."""
+        self._judged_at(server).add(outcome)
 
-    def add_checks(self, checks: Iterable[tuple[str, str]], count: int, listener: str) -> None:
-        """Add each check `count` times, for connections to a listener."""
-        self._judged_at(listener).count_checks(checks, count)
+    def add_checks(self, checks: Iterable[tuple[str, str]], count: int, server: str) -> None:
+        """Add each check `count` times, for connections to a server's address."""
+        self._judged_at(server).count_checks(checks, count)
 
     def count(self, part: Part) -> None:
         """Count the frames of a part: by API, by what sent them, and what servers said in them."""
@@ -96,14 +91,15 @@ class Tally:
         report.claims = [*united(report.claims), *self._responses.claims()]
         report.requests = [Requests(*sent, count) for sent, count in self._requests.items()]
         report.brokers = [
-            (self._shown(cluster, server, advertised), at)
+            (BrokerShown.of(cluster, self._listener(server), server, advertised), at)
             for (cluster, server, _), (at, advertised) in self._advertised.items()
         ]
         if self._usage is not None and self.changes is not None:
             report.usage, report.changes = self._usage.report(), self.changes.report()
         return report
 
-    def _judged_at(self, listener: str) -> Outcome:
+    def _judged_at(self, server: str) -> Outcome:
+        listener = self._listener(server)
         judged = self._judged.get(listener)
         if judged is None:
             judged = self._judged[listener] = Outcome()
@@ -138,7 +134,9 @@ class Tally:
     def _note_advertised(self, said: Said) -> None:
         """Note what a server advertised. The latest counts, by response version."""
         advertised = said.statement.body
-        if is_advertised(advertised) and said.statement.is_matched:
+        if not isinstance(advertised, Advertisement) or not said.statement.is_matched:
+            return
+        if advertised.error_code == NO_ERROR:
             key = said.cluster, said.address, advertised.body_version
             noted = int(said.values("last_captured_at").max()), advertised
             self._advertised[key] = max(noted, self._advertised.get(key, noted), key=_order)
@@ -153,18 +151,6 @@ class Tally:
             columns, at = said.part.columns, int(said.values("first_captured_at").min())
             first = min(said.windows.tolist(), key=columns.id)
             self._responses.add(columns.key(first), version, at)
-
-    def _shown(self, cluster: str, server: str, advertised: Advertisement) -> BrokerShown:
-        ranges = tuple(sorted(advertised.ranges)[:LONGEST_ADVERTISEMENT])
-        features = advertised.supported_features, advertised.finalized_features
-        return BrokerShown(
-            cluster, self._listener(server), server, advertised.body_version, ranges, *features
-        )
-
-
-def is_advertised(body: object) -> TypeGuard[Advertisement]:
-    """Whether a body is an ApiVersions response that holds the ranges of a server."""
-    return isinstance(body, Advertisement) and body.error_code == NO_ERROR
 
 
 def _order(noted: tuple[int, Advertisement]) -> tuple[object, ...]:

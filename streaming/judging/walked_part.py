@@ -57,7 +57,7 @@ class WalkedPart:
     ) -> None:
         """Walk the part, move the connections of the windows that were walked, and add what they yield."""
         self._automaton = automaton
-        self._judge = judge
+        self._brokers = judge.terms.brokers
         self._part = part
         self._connections = connections
         self._places = connections.places(part.columns.ids)
@@ -93,9 +93,9 @@ class WalkedPart:
         return rows
 
     def _walk_input(self) -> WalkInput:
-        columns, automaton, judge = self._part.columns, self._automaton, self._judge
+        columns, brokers = self._part.columns, self._brokers
         configured = [
-            automaton.configured_number(judge.configured(server)) for _, server, _ in columns.servers
+            self._automaton.configured_number(brokers.get(server)) for _, server, _ in columns.servers
         ]
         return WalkInput(
             np.array(configured, np.int64)[columns.server_of],
@@ -156,7 +156,7 @@ class WalkedPart:
             checks = self._automaton.yields[transition].checks
             if checks:
                 count, address = int(counts[places].sum()), part.columns.servers[server][1]
-                tally.add_checks(checks, count, self._judge.listener(address))
+                tally.add_checks(checks, count, address)
 
     def _yield_claims(self, tally: Tally) -> None:
         claims, gaps = self._walked.claims, self._walked.gaps
@@ -171,12 +171,12 @@ class WalkedPart:
             own = 0
             if made.claims is not None:
                 own = len(made.claims.gaps)
-                tally.add(Outcome(claims=made.claims.filled(claimed)), listener="")
+                tally.add(Outcome(claims=made.claims.filled(claimed)), "")
             if made.of_server is not None:
                 of_server = claimed._replace(gaps=values[own:])
                 if made.of_server.since is not None:
                     of_server = self._outermost(of_server, of_server.gaps[made.of_server.since])
-                tally.add(Outcome(claims=made.of_server.filled(of_server)), listener="")
+                tally.add(Outcome(claims=made.of_server.filled(of_server)), "")
 
     def _outermost(self, claimed: Claimed, times: _Integers) -> Claimed:
         """Return the first and the last claim of each server: equal claims are merged, others add nothing."""
