@@ -46,16 +46,6 @@ class OpenFinding(msgspec.Struct):
     published: int = 0
     published_level: str = ""
 
-    @property
-    def is_news(self) -> bool:
-        """Whether it was never published, or at a lower level."""
-        return self.published_level != self.finding.level
-
-    @property
-    def has_grown(self) -> bool:
-        """Whether the published count is behind."""
-        return self.published != self.finding.occurrences
-
 
 class ConnectionState(msgspec.Struct):
     """All that is kept of a connection. `rules` is a RULE_STATES structure."""
@@ -170,16 +160,17 @@ class Judge:
             known.finding.context = fresh.context
 
     def _publish(self, state: ConnectionState, everything: bool) -> Iterator[Finding]:
-        for open_finding in state.findings.values():
-            if open_finding.is_news or (everything and open_finding.has_grown):
-                open_finding.published = open_finding.finding.occurrences
-                open_finding.published_level = open_finding.finding.level
-                yield self._published(open_finding.finding, state.conversation)
-
-    def _published(self, finding: Finding, conversation: Conversation) -> Finding:
-        """Complete a finding for publication with what may change while it is kept."""
-        layout = conversation.layout if finding.kip == OVERLAID else None
-        return self.terms.decide(msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET))
+        """Publish findings that are new or have risen in level, or that have grown if `everything` is due."""
+        for known in state.findings.values():
+            finding = known.finding
+            has_grown = known.published != finding.occurrences
+            if known.published_level != finding.level or (everything and has_grown):
+                known.published, known.published_level = finding.occurrences, finding.level
+                # The layout may have become known since the finding was made.
+                layout = state.conversation.layout if finding.kip == OVERLAID else None
+                yield self.terms.decide(
+                    msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET)
+                )
 
     def _finding(
         self, rule: Rule, judgement: Judgement, subject: Observation, conversation: Conversation
