@@ -30,7 +30,7 @@ from expectations.conversation.statement_template import StatementTemplate
 from expectations.judging.cells import CELLS, TEXT, UUID, ZERO, Effect, Linear, input_cell
 from expectations.judging.facts import Facts, canonical
 from expectations.judging.judge import Judge, open_connection
-from expectations.judging.tracing import Input, Learnt, Relation, Tracer
+from expectations.judging.tracing import Input, Learnt, Tracer
 from expectations.judging.walk import (
     AS_BEFORE,
     BITS,
@@ -226,12 +226,10 @@ class Automaton:
         client, group, instance, member = codes
         return Input(
             None if template == TICK else self.templates[template],
-            Relation(
-                _cell(client, TEXT, 1, "client", ""),
-                _cell(group, TEXT, 1, "group", "client"),
-                _cell(instance, UUID, 2, "instance", ""),
-                _cell(member, UUID, 2, "member", "instance"),
-            ),
+            _cell(client, TEXT, 1, "client", ""),
+            _cell(group, TEXT, 1, "group", "client"),
+            _cell(instance, UUID, 2, "instance", ""),
+            _cell(member, UUID, 2, "member", "instance"),
             bool(bits & SINGLE),
             bool(bits & PAIRED),
             bool(bits & CORRELATED),

@@ -63,18 +63,13 @@ class Outcome(msgspec.Struct):
         checks[key] = checks.get(key, 0) + judgement.count
 
     def add(self, other: Outcome) -> None:
-        """Add a later outcome."""
+        """Add findings, claims and counts of another outcome, but for what it says of each identity."""
         self.findings.extend(other.findings)
         self.claims.extend(other.claims)
-        self.judged.extend(other.judged)
         for listener, count in other.ranges_changes.items():
             self.ranges_changes[listener] = self.ranges_changes.get(listener, 0) + count
         for check, count in other.checks.items():
             self.checks[check] = self.checks.get(check, 0) + count
-        for listener, checks in other.identity_checks.items():
-            mine = self.identity_checks.setdefault(listener, {})
-            for check, count in checks.items():
-                mine[check] = mine.get(check, 0) + count
         for offence, count in other.offences.items():
             self.offences[offence] = self.offences.get(offence, 0) + count
 

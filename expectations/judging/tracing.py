@@ -58,28 +58,20 @@ from expectations.judging.traced_values import (
 )
 
 
-class Relation(NamedTuple):
-    """How the own UUIDs and texts of a statement relate to those of the connection.
+class Input(NamedTuple):
+    """A frame or tick that comes to a connection, as far as transitions depend on it.
 
-    Each is the cell that has its value: a register's, or an input's if it is in no register. Of two equal
-    ones that are in no register, both are the cell of the first.
+    `template` is None for a tick. `client`, `group`, `instance` and `member` are the cells that have the own
+    IDs of the statement: a register's, or an input's for an ID that is in no register. Of two equal ones that
+    are in no register, both have the cell of the first. `is_single` means that the occurrence is of one
+    frame, `is_paired` that its request is known, `has_correlation_id` that it has one.
     """
 
+    template: StatementTemplate | None
     client: int = ZERO
     group: int = ZERO
     instance: int = ZERO
     member: int = ZERO
-
-
-class Input(NamedTuple):
-    """A frame or tick that comes to a connection, as far as transitions depend on it.
-
-    `template` is None for a tick. `is_single` means that the occurrence is of one frame, `is_paired` that its
-    request is known, `has_correlation_id` that it has one.
-    """
-
-    template: StatementTemplate | None
-    relation: Relation = Relation()
     is_single: bool = True
     is_paired: bool = False
     has_correlation_id: bool = False
@@ -306,13 +298,13 @@ class _Tracing:
         )
 
     def _statement(self, template: StatementTemplate) -> Statement:
-        own, related, stand_ins = template.own, self._given.relation, self._stand_ins
+        own, given, stand_ins = template.own, self._given, self._stand_ins
         return template.filled(
             Values(
-                stand_ins.text(related.client) if OwnValues.CLIENT in own else "",
-                stand_ins.uuid(related.instance) if OwnValues.INSTANCE in own else b"",
-                stand_ins.uuid(related.member) if OwnValues.MEMBER in own else b"",
-                stand_ins.text(related.group) if OwnValues.GROUP in own else "",
+                stand_ins.text(given.client) if OwnValues.CLIENT in own else "",
+                stand_ins.uuid(given.instance) if OwnValues.INSTANCE in own else b"",
+                stand_ins.uuid(given.member) if OwnValues.MEMBER in own else b"",
+                stand_ins.text(given.group) if OwnValues.GROUP in own else "",
                 self._positive("epoch") if OwnValues.EPOCH in own else 0,
             )
         )

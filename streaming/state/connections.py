@@ -122,7 +122,8 @@ class Connections:
         facts = self.facts.values[row[FACTS]]
         if not facts.packed:
             return _STATE.decode(self.contents.take(connection))
-        key = ConnectionKey(connection, *self._where(place))
+        cluster, server, run = self.servers.values[row[SERVER]]
+        key = ConnectionKey(connection, cluster, self.clients[place], server, run)
         state = self.built(key, row, facts, self.in_flight_at(int(row[IN_FLIGHT])))
         if row[HAS_FINDINGS]:
             state.findings = _FINDINGS.decode(self.contents.take(connection))
@@ -195,10 +196,6 @@ class Connections:
     def _is_wasteful(self) -> bool:
         shared = len(self.facts) + len(self.servers) + len(self.in_flight) + len(self.texts)
         return shared > _LEAST_SHARED + 16 * len(self.rows)
-
-    def _where(self, place: int) -> tuple[str, str, str, int]:
-        cluster, server, run = self.servers.values[self.rows[place, SERVER]]
-        return cluster, self.clients[place], server, run
 
     def _row(self, state: ConnectionState) -> list[int]:
         conversation, numbers, halves = state.conversation, list[int](), list[int]()

@@ -98,13 +98,13 @@ def converse(exchange: Exchange) -> Pair:
     return pair
 
 
-def test_a_client_opens_asks_fetches_twice_and_closes(learnt: list[tuple[Input, Learnt]]) -> None:
+def test_a_client_opens_asks_fetches_three_times_and_closes(learnt: list[tuple[Input, Learnt]]) -> None:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     for _ in range(3):
         exchange.respond(exchange.request("Fetch", 12, client_id="app"), {})
     exchange.close()
-    converse(exchange)
+    assert converse(exchange).judge.judged == 0
     assert seen(learnt) == [
         Seen("opened"),
         Seen("ApiVersions request"),
