@@ -45,7 +45,7 @@ from expectations.judging.cells import (
     input_cell,
 )
 from expectations.judging.claim_template import ClaimTemplate
-from expectations.judging.facts import Facts, Shape, canonical
+from expectations.judging.facts import Facts, Shape, canonical, shape_of
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.traced_values import (
@@ -159,29 +159,20 @@ class _TracedProgress(Progress):
         """Note what happened to the progress; the walk advances it."""
         if len(self.members) > 1:
             raise OddStateError
-        name = next(iter(self.members), "")
-        beating = self.only_member is not None and isinstance(self.only_member.heartbeat, TracedNumber)
-        had, loses = self.shape, bool(self.effect & Effect.LOSES)
-        for effect, has_it in (
-            (Effect.NEW_CLIENT, self.client is not None and not had.has_client),
-            (Effect.NEW_INSTANCE, self.instance is not None and not had.has_instance),
-            (Effect.NEW_MEMBER, bool(name) and not had.has_member),
-            (Effect.FORGETS, had.has_heartbeat and not beating),
-            (Effect.BEATS, member is not None),
+        name, had, has, beats = next(iter(self.members), ""), self.shape, shape_of(self), member is not None
+        for effect, is_had in (
+            (Effect.NEW_CLIENT, has.has_client and not had.has_client),
+            (Effect.NEW_INSTANCE, has.has_instance and not had.has_instance),
+            (Effect.NEW_MEMBER, has.has_member and not had.has_member),
+            (Effect.FORGETS, had.has_heartbeat and not has.has_heartbeat),
+            (Effect.BEATS, beats),
         ):
-            self.effect |= effect if has_it else Effect.NOTHING
-        shape = Shape(
-            self.client is not None,
-            self.instance is not None,
-            bool(name),
-            had.has_loss or loses,
-            beating or member is not None,
-        )
+            self.effect |= effect if is_had else Effect.NOTHING
         self.in_flight.end_frame()  # type: ignore[attr-defined]
         self.cells[ADVANCED : ADVANCED + len(PROGRESS_NUMBERS)] = self._advanced(
-            statement, occurrence, beats=member is not None
+            statement, occurrence, beats=beats
         )
-        self._lay_out(ADVANCED, name, shape)
+        self._lay_out(ADVANCED, name, has._replace(has_heartbeat=has.has_heartbeat or beats))
 
     def _advanced(self, statement: Statement, occurrence: Occurrence, *, beats: bool) -> tuple[int, ...]:
         """Return what the numbers are after the frame in this example."""
