@@ -8,6 +8,7 @@ in any order, and more than once.
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -42,12 +43,30 @@ class IdentityKind(enum.IntEnum):
     """A client instance ID in a group."""
 
 
+OF_CLIENTS: Final = frozenset(
+    {IdentityKind.INSTANCE, IdentityKind.MEMBER, IdentityKind.CLIENT, IdentityKind.MEMBERSHIP}
+)
+"""The kinds of identities that clients show, and not servers."""
+DIGEST_BYTES: Final = 16
+
+
 class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One identity in a cluster. A zero byte separates the parts of a `name` that has two."""
 
     kind: IdentityKind
     cluster: str
     name: str
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of the identity, the same in every process."""
+        return digest_of(self.kind, self.cluster, self.name)
+
+
+def digest_of(kind: int, cluster: str, name: str) -> bytes:
+    """Return the digest of an identity, too long for anybody to find two identities of one."""
+    named = f"{int(kind)}\0{cluster}\0{name}".encode()
+    return hashlib.blake2b(named, digest_size=DIGEST_BYTES).digest()
 
 
 class Negotiated(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -310,6 +329,34 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
             until=max(self.until, other.until),
             witness=first.witness,
         )
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final = msgspec.msgpack.Decoder(Claim)
+
+
+class PackedClaim(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A claim as msgpack, and what is asked of it before it can be judged.
+
+    `digest` is that of its identity. The others are values of the claim.
+    """
+
+    digest: bytes
+    kind: int
+    connection: bytes
+    until: int
+    packed: msgspec.Raw
+
+    @classmethod
+    def of(cls, claim: Claim) -> PackedClaim:
+        """Pack a claim."""
+        identity, packed = claim.identity, msgspec.Raw(_ENCODER.encode(claim))
+        return cls(identity.digest, identity.kind, claim.connection, claim.until, packed)
+
+    @property
+    def claim(self) -> Claim:
+        """The claim."""
+        return _DECODER.decode(self.packed)
 
 
 def united(claims: Iterable[Claim]) -> list[Claim]:

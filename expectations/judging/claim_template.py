@@ -8,28 +8,30 @@ from __future__ import annotations
 import binascii
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from decoders.frame.columnar.block import ID_BYTES
 from expectations.conversation.columnar.window_columns import AT, MISSING, OF_EVIDENCE, WindowColumns
 from expectations.conversation.identifier import UuidForm, written
-from expectations.conversation.observation import Evidence
-from expectations.identity.claim import Claim
+from expectations.identity.claim import Claim, PackedClaim, digest_of
 from expectations.judging.cells import Linear, input_cell
 from expectations.judging.traced_values import NotFollowedError, StandIns, TracedNumber
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(list[Claim])
+_NOTHING: Final = _ENCODER.encode(None)
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _KAFKAS_LENGTH: Final = 22
 _UUID_BYTES: Final = 16
 _FILLED: Final = 18
 """The bytes of a UUID, filled up to groups of three."""
 _Integers = NDArray[np.int64]
+_Key = tuple[int, bytes, int]
+"""A window, the digest of an identity, and the sequence that first shows it."""
 
 
 class Claimed(NamedTuple):
@@ -87,11 +89,12 @@ class _OfKey(NamedTuple):
     name: str
 
     def of(self, claimed: Claimed) -> list[Any]:
-        columns, windows = claimed.columns, claimed.windows.tolist()
+        columns = claimed.columns
         if self.name == "id":
-            return [columns.id(window) for window in windows]
+            ids: list[bytes] = np.frombuffer(columns.ids, f"V{ID_BYTES}")[claimed.windows].tolist()
+            return ids
         if self.name in ("client", "host"):
-            clients = [columns.clients[window] for window in windows]
+            clients = [columns.clients[window] for window in claimed.windows.tolist()]
             return clients if self.name == "client" else [each.rpartition(":")[0] for each in clients]
         servers = [columns.servers[at] for at in columns.server_of[claimed.windows].tolist()]
         return [server if self.name == "server" else cluster for cluster, server, _ in servers]
@@ -124,7 +127,53 @@ class _Joined(NamedTuple):
         return list(map("".join, zip(*columns, strict=True)))
 
 
+class _Constant(NamedTuple):
+    """A value that is no connection's own."""
+
+    value: Any
+
+    def of(self, claimed: Claimed) -> list[Any]:
+        return [self.value] * len(claimed.windows)
+
+
 _Gap = _Number | _Text | _Uuid | _OfKey | _EvidenceValue | _Joined
+_EVIDENCE: Final = _EvidenceValue()
+
+
+class OneClaim:
+    """One claim of a transition. `gives_evidence` is True for the first snapshot of a claim."""
+
+    def __init__(self, claim: Claim, writer: _Writer) -> None:
+        """Raises NotFollowedError if the claim has a value that fills no gap."""
+        self.kind = claim.identity.kind
+        self.gives_evidence = claim.evidence is not None
+        identity = claim.identity
+        named = identity.cluster, identity.name, claim.connection, claim.until
+        self._cluster, self._name, self._connection, self._until = map(writer.value, named)
+        self.first_sequence, self.as_of = map(writer.value, (claim.first_sequence, claim.as_of))
+        pieces = writer.written(claim)
+        self._fills = [piece for piece in pieces if not isinstance(piece, bytes)]
+        self._format = b"".join(
+            piece.replace(b"%", b"%%") if isinstance(piece, bytes) else b"%b" for piece in pieces
+        )
+
+    def digests(self, claimed: Claimed) -> list[bytes]:
+        """Return the digests of the identities."""
+        named = zip(self._cluster.of(claimed), self._name.of(claimed), strict=True)
+        return [digest_of(self.kind, cluster, name) for cluster, name in named]
+
+    def packed(
+        self, claimed: Claimed, digests: Sequence[bytes], evidence: Sequence[bytes]
+    ) -> list[PackedClaim]:
+        """Return the claims of all occurrences. `evidence` is that of each, as msgpack."""
+        encoded: dict[_Gap, Sequence[bytes]] = {_EVIDENCE: evidence}
+        for gap in self._fills:
+            if gap not in encoded:
+                encoded[gap] = [*map(_ENCODER.encode, gap.of(claimed))]
+        rows = map(self._format.__mod__, zip(*(encoded[gap] for gap in self._fills), strict=True))
+        kinds = [self.kind] * len(digests)
+        connections, until = self._connection.of(claimed), self._until.of(claimed)
+        return [*map(PackedClaim, digests, kinds, connections, until, map(msgspec.Raw, rows))]
 
 
 class ClaimTemplate:
@@ -138,25 +187,45 @@ class ClaimTemplate:
         writer = _Writer(stand_ins)
         times = {claim.since.linear for claim in claims if isinstance(claim.since, TracedNumber)}
         self.since = writer.gap(*times) if len(times) == 1 else None
-        for claim in claims:
-            writer.write(claim)
+        self.claims = [OneClaim(claim, writer) for claim in claims]
         self.gaps: Sequence[Linear] = writer.gaps
-        self._count = len(claims)
-        self._fills = [piece for piece in writer.pieces if not isinstance(piece, bytes)]
-        self._format = b"".join(
-            piece.replace(b"%", b"%%") if isinstance(piece, bytes) else b"%b" for piece in writer.pieces
-        )
 
-    def filled(self, claimed: Claimed) -> list[Claim]:
-        """Return the claims of all occurrences."""
-        encoded = {gap: [*map(_ENCODER.encode, gap.of(claimed))] for gap in dict.fromkeys(self._fills)}
-        rows: Iterable[bytes]
-        if not encoded:
-            rows = [self._format % ()] * len(claimed.windows)
-        else:
-            rows = map(self._format.__mod__, zip(*(encoded[gap] for gap in self._fills), strict=True))
-        count = len(claimed.windows) * self._count
-        return _DECODER.decode(b"".join([_header_of_array(count), *rows]))
+
+class ClaimBatch:
+    """Claims of many connections: of each the latest snapshot, with the evidence of the first."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[OneClaim, Claimed, list[bytes]]] = []
+        self._latest: dict[_Key, tuple[int, int, int]] = {}
+        self._evidence: dict[_Key, bytes] = {}
+
+    def add(self, template: ClaimTemplate, claimed: Claimed) -> None:
+        """Add the claims of a transition."""
+        windows = claimed.windows.tolist()
+        for each in template.claims:
+            digests, number = each.digests(claimed), len(self._made)
+            self._made.append((each, claimed, digests))
+            keys = [*zip(windows, digests, each.first_sequence.of(claimed), strict=True)]
+            if each.gives_evidence:
+                encoded = map(_ENCODER.encode, _EVIDENCE.of(claimed))
+                self._evidence.update(zip(keys, encoded, strict=True))
+            for row, (key, as_of) in enumerate(zip(keys, each.as_of.of(claimed), strict=True)):
+                snapshot = as_of, number, row
+                if key not in self._latest or self._latest[key] < snapshot:
+                    self._latest[key] = snapshot
+
+    def packed(self) -> list[PackedClaim]:
+        """Return the claims."""
+        packed: list[PackedClaim] = []
+        chosen: dict[int, list[tuple[int, bytes]]] = {}
+        for key, (_, number, row) in self._latest.items():
+            chosen.setdefault(number, []).append((row, self._evidence.get(key, _NOTHING)))
+        for number, rows in chosen.items():
+            made, claimed, digests = self._made[number]
+            places, evidence = zip(*rows, strict=True)
+            kept = claimed.chosen(np.array(places, np.int64))
+            packed += made.packed(kept, [digests[place] for place in places], evidence)
+        return packed
 
 
 class _Writer:
@@ -177,18 +246,34 @@ class _Writer:
             self.gaps += values
         return self._known[values]
 
-    def write(self, value: Any) -> None:
+    def written(self, claim: Claim) -> list[bytes | _Gap]:
+        """Write a claim; its evidence is a gap, whether it gives any or not."""
+        if claim.evidence is not None and self._stand_ins.texts.get(claim.evidence) != input_cell("evidence"):
+            raise NotFollowedError
+        self.pieces = [_header_of_array(len(Claim.__struct_fields__))]
+        for name in Claim.__struct_fields__:
+            if name == "evidence":
+                self.pieces.append(_EVIDENCE)
+            else:
+                self._write(getattr(claim, name))
+        return self.pieces
+
+    def value(self, value: Any) -> _Gap | _Constant:
+        """Return what a value is filled with."""
+        return self._gap_for(value) or _Constant(value)
+
+    def _write(self, value: Any) -> None:
         """Write a value of msgpack's types, or a struct of such values."""
         gap = self._gap_for(value)
         if gap is not None:
             self.pieces.append(gap)
         elif isinstance(value, msgspec.Struct):
             tag = type(value).__struct_config__.tag
-            self.write([*([tag] if tag else []), *msgspec.structs.astuple(value)])
+            self._write([*([tag] if tag else []), *msgspec.structs.astuple(value)])
         elif isinstance(value, list | tuple):
             self.pieces.append(_header_of_array(len(value)))
             for each in value:
-                self.write(each)
+                self._write(each)
         else:
             self.pieces.append(_ENCODER.encode(value))
 
@@ -221,10 +306,6 @@ class _Writer:
                 return _OfKey("id")
             cell = self._stand_ins.uuids.get(value)
             return None if cell is None else self._uuid(cell, None)
-        if isinstance(value, Evidence):
-            if self._stand_ins.texts.get(value) != input_cell("evidence"):
-                raise NotFollowedError
-            return _EvidenceValue()
         return self._gap_for_text(value) if isinstance(value, str) else None
 
     def _gap_for_text(self, value: str) -> _Gap | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from decoders.retention import KEPT_FOR
-from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.claim import OF_CLIENTS, Claim, IdentityKind, PackedClaim
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.identity_state import SETTLED_AFTER, Group, Identities, IdentityState, KnownClaim
 from expectations.judging.outcome import Outcome
@@ -34,17 +34,12 @@ class IdentityJudge:
         self._prompt_rules_of = {
             kind: [rule for rule in of_kind if not rule.waits] for kind, of_kind in self._rules_of.items()
         }
+        self._patient = {kind for kind in OF_CLIENTS if not self._prompt_rules_of[kind]}
 
-    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
+    def process(self, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Outcome:
         """Process claims, and accuse where they show an offence."""
         outcome = Outcome()
-        claimed: dict[str, list[Claim]] = {}
-        for claim in claims:
-            name = f"{claim.identity.kind}\0{claim.identity.cluster}\0{claim.identity.name}"
-            claimed.setdefault(name, []).append(claim)
-            state.clock = max(state.clock, claim.until)
-        for name, added in claimed.items():
-            group = state.claimed(name)
+        for group, added in state.claimed(claims, self._patient):
             if changes := group.new_advertisements(added):
                 # The identity of a server is its address.
                 listener = self._terms.listener(added[0].identity.name)
@@ -78,11 +73,12 @@ class IdentityJudge:
     def _judge_group(self, group: Group, outcome: Outcome, settled_by: int | None = None) -> None:
         """Judge an identity. Claims whose `changed_tick` is `settled_by` or earlier are settled.
 
-        Without `settled_by` none is, and rules that wait for later claims are not asked.
+        Without `settled_by` none is, and rules that wait for later claims are not asked. Nor is any about the
+        only claim of a client's identity: what nobody shares breaks no rule at once.
         """
-        rules_of = self._prompt_rules_of if settled_by is None else self._rules_of
-        rules = rules_of[group.known[0].claim.identity.kind]
-        if not rules:
+        kind, is_prompt = group.known[0].claim.identity.kind, settled_by is None
+        rules = (self._prompt_rules_of if is_prompt else self._rules_of)[kind]
+        if not rules or (is_prompt and kind in OF_CLIENTS and len(group.known) == 1):
             return
         ordered = sorted(group.known, key=lambda known: known.claim.order)
         claims = [known.claim for known in ordered]

@@ -10,12 +10,12 @@ touches (`streaming/state/identities.py`). `IdentityState` has them all as objec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final, Protocol
 
 import msgspec
 
-from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.claim import Claim, Identity, IdentityKind, PackedClaim
 from expectations.identity.server_claim import is_made_once
 from expectations.rules.base.rule import Level
 
@@ -180,8 +180,14 @@ class Identities(Protocol):
     clock: int
     tick: int
 
-    def claimed(self, name: str) -> Group:
-        """Return an identity that is claimed now, to be changed in place; it becomes the latest."""
+    def claimed(
+        self, claims: Iterable[Claim | PackedClaim], patient: Set[IdentityKind]
+    ) -> Iterator[tuple[Group, list[Claim]]]:
+        """Yield each identity that is claimed now, to be changed in place, with its claims.
+
+        It becomes the latest. What nobody can judge yet may be added without being yielded: the only claim of
+        a client's identity, and any claim of a `patient` kind, whose rules all wait.
+        """
 
     def surplus(self) -> Iterator[Group]:
         """Remove and yield what is above GROUP_LIMIT, beginning with what was claimed longest ago."""
@@ -199,14 +205,22 @@ class Identities(Protocol):
 class IdentityState(msgspec.Struct):
     """The identities of one bucket as objects, the latest at the end."""
 
-    groups: dict[str, Group] = {}
+    groups: dict[Identity, Group] = {}
     clock: int = 0
     tick: int = 0
 
-    def claimed(self, name: str) -> Group:
-        """Return an identity that is claimed now; it becomes the latest."""
-        group = self.groups[name] = self.groups.pop(name, Group())
-        return group
+    def claimed(
+        self, claims: Iterable[Claim | PackedClaim], patient: Set[IdentityKind]
+    ) -> Iterator[tuple[Group, list[Claim]]]:
+        """Yield each identity that is claimed now, with its claims; it becomes the latest."""
+        claimed: dict[Identity, list[Claim]] = {}
+        for each in claims:
+            claim = each.claim if isinstance(each, PackedClaim) else each
+            claimed.setdefault(claim.identity, []).append(claim)
+            self.clock = max(self.clock, claim.until)
+        for identity, added in claimed.items():
+            group = self.groups[identity] = self.groups.pop(identity, Group())
+            yield group, added
 
     def surplus(self) -> Iterator[Group]:
         """Remove and yield what is above GROUP_LIMIT."""

@@ -32,7 +32,7 @@ from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.conversation.observation import Window
 from expectations.conversation.progress import ApiVersion
-from expectations.identity.claim import Claim, Identity
+from expectations.identity.claim import Claim, Identity, PackedClaim
 from expectations.judging.finding import Finding
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import Identities, IdentityState
@@ -178,10 +178,10 @@ class CollectingIdentityJudge(IdentityJudge):
         super().__init__(api_names, terms)
         self._collector = collector
 
-    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
-        claims = list(claims)
-        self._collector.companions.add(claims)
-        return self._recorded(super().process(state, claims))
+    def process(self, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Outcome:
+        unpacked = [each.claim if isinstance(each, PackedClaim) else each for each in claims]
+        self._collector.companions.add(unpacked)
+        return self._recorded(super().process(state, unpacked))
 
     def finish(self, state: IdentityState) -> Outcome:
         """Judge everything: no further claim will come."""

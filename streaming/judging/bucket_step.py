@@ -85,7 +85,7 @@ class BucketStep:
             places = connections.without_findings()
             part, tally = Part(ticks_of(connections, places)), Tally(self._apis)
             walked = WalkedPart(self.automaton, self._judge, part, connections, tally)
-            report.claims = tally.report(report.bucket).claims
+            report.claims, report.packed_claims = tally.report(report.bucket).claims, tally.packed_claims
             left = np.setdiff1d(left, places[walked.hits]).tolist()
         states = [connections.take(place) for place in left]
         for state in states:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 
 import msgspec
 
 from decoders.retention import MILLISECOND
-from expectations.identity.claim import Claim, Identity
+from expectations.identity.claim import Claim, PackedClaim
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import Identities, IdentityState
 from expectations.judging.outcome import Outcome
@@ -16,9 +15,9 @@ from streaming.judging.report import Report
 from streaming.judging.tally import Tally
 
 
-def bucket_of_identity(identity: Identity, buckets: int) -> int:
-    """Return the bucket of an identity, the same in every process."""
-    return zlib.crc32(f"{identity.kind}\0{identity.cluster}\0{identity.name}".encode()) % buckets
+def bucket_of_identity(digest: bytes, buckets: int) -> int:
+    """Return the bucket of an identity, given its digest."""
+    return int.from_bytes(digest[:4]) % buckets
 
 
 class IdentityStep:
@@ -27,7 +26,7 @@ class IdentityStep:
     def __init__(self, judge: IdentityJudge) -> None:
         self._judge = judge
 
-    def process(self, number: int, state: Identities, claims: Iterable[Claim]) -> Report:
+    def process(self, number: int, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Report:
         """Process claims."""
         return _report(number, self._judge.process(state, claims))
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import zstandard
 
-from expectations.identity.claim import Claim
+from expectations.identity.claim import Claim, PackedClaim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
 from streaming.judging.changes import BrokerShown, Changes
@@ -62,7 +62,8 @@ class Report(msgspec.Struct):
     `walked` counts the windows that the automaton took, `judged` those that the rules judged, and `clears`
     how often the automaton was full.
     `usage` and `changes` are empty unless they are archived.
-    `claims` go to the step that judges identities; they do not reach the driver.
+    `claims` and `packed_claims`, those of the walk, go to the step that judges identities; they do not reach
+    the driver.
     """
 
     bucket: int
@@ -87,6 +88,7 @@ class Report(msgspec.Struct):
     usage: list[Usage] = []
     changes: Changes = msgspec.field(default_factory=Changes)
     claims: list[Claim] = []
+    packed_claims: list[PackedClaim] = []
 
     @property
     def checks(self) -> dict[str, dict[str, int]]:

@@ -11,7 +11,7 @@ from decoders.schema.registry import Api
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.observation import ConnectionKey, Statement
 from expectations.conversation.progress import ApiVersion
-from expectations.identity.claim import Claim, united
+from expectations.identity.claim import Claim, PackedClaim, united
 from expectations.identity.server_claim import answered_claim, is_remembered, kafka_claim
 from expectations.judging.outcome import Outcome
 from streaming.judging.changes import BrokerShown, ChangeCount
@@ -27,7 +27,7 @@ REMOVED_VERSION: Final = "removed-version"
 class Tally:
     """Adds up outcomes by listener, and frames. `walked` and `judged` count windows.
 
-    `changes` are for the archive, None without one.
+    `packed_claims` are those that the walk packed. `changes` are for the archive, None without one.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Tally:
         self._usage = UsageCount() if archives else None
         self._apis = apis
         self._listener = listener
+        self.packed_claims: list[PackedClaim] = []
         self._judged: dict[str, Outcome] = {}
         self._frames: dict[str, dict[str, int]] = {}
         self._undecodable: dict[str, int] = {}
@@ -78,7 +79,7 @@ class Tally:
     def report(self, number: int) -> Report:
         """Return the report of bucket `number`."""
         report = Report(number, frames=self._frames, undecodable=self._undecodable)
-        report.walked, report.judged = self.walked, self.judged
+        report.walked, report.judged, report.packed_claims = self.walked, self.judged, self.packed_claims
         for listener, judged in self._judged.items():
             report.findings.extend(judged.findings)
             report.claims.extend(judged.claims)

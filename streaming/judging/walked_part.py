@@ -13,10 +13,9 @@ from expectations.conversation.observation import Evidence
 from expectations.conversation.progress import Progress, in_flight_change
 from expectations.judging.automaton import TICK_TEMPLATE, Automaton
 from expectations.judging.cells import FACTS, IN_FLIGHT, NUMBER, PROGRESS, ROW, SERVER, TEXT
-from expectations.judging.claim_template import Claimed
+from expectations.judging.claim_template import ClaimBatch, Claimed
 from expectations.judging.facts import NO_CLIENT
 from expectations.judging.judge import ConnectionState, Judge
-from expectations.judging.outcome import Outcome
 from expectations.judging.walk import WALKED, Walked, WalkInput
 from streaming.judging.changes import Before, ChangeCount
 from streaming.judging.part import Part, groups
@@ -159,33 +158,30 @@ class WalkedPart:
                 tally.add_checks(checks, count, address)
 
     def _yield_claims(self, tally: Tally) -> None:
-        claims, gaps = self._walked.claims, self._walked.gaps
+        claims, gaps, batch = self._walked.claims, self._walked.gaps, ClaimBatch()
         for (transition,), places in groups(claims[:, 1]):
-            rows = claims[places]
+            rows, begin = claims[places], 0
             made = self._automaton.yields[transition]
-            width = sum(len(each.gaps) for each in (made.claims, made.of_server) if each is not None)
-            values = gaps[rows[:, 3] + np.arange(width)[:, np.newaxis]]
-            claimed = Claimed(
-                self._part.columns, rows[:, 0], rows[:, 2], values, self._connections.texts.values
-            )
-            own = 0
-            if made.claims is not None:
-                own = len(made.claims.gaps)
-                tally.add(Outcome(claims=made.claims.filled(claimed)), "")
-            if made.of_server is not None:
-                of_server = claimed._replace(gaps=values[own:])
-                if made.of_server.since is not None:
-                    of_server = self._outermost(of_server, of_server.gaps[made.of_server.since])
-                tally.add(Outcome(claims=made.of_server.filled(of_server)), "")
+            for template in (made.claims, made.of_server):
+                if template is not None:
+                    end = begin + len(template.gaps)
+                    values = gaps[rows[:, 3] + np.arange(begin, end)[:, np.newaxis]]
+                    claimed = Claimed(
+                        self._part.columns, rows[:, 0], rows[:, 2], values, self._connections.texts.values
+                    )
+                    if template is made.of_server and template.since is not None:
+                        claimed = self._outermost(claimed, values[template.since])
+                    batch.add(template, claimed)
+                    begin = end
+        tally.packed_claims += batch.packed()
 
     def _outermost(self, claimed: Claimed, times: _Integers) -> Claimed:
         """Return the first and the last claim of each server: equal claims are merged, others add nothing."""
-        part = self._part
+        ids = np.frombuffer(self._part.columns.ids, ">u8").reshape(-1, 2)[claimed.windows]
         chosen: set[int] = set()
-        for _, places in groups(part.columns.server_of[claimed.windows]):
-            earliest = places[times[places] == times[places].min()].tolist()
-            chosen.add(min(earliest, key=lambda place: part.columns.id(int(claimed.windows[place]))))
-            chosen.add(int(places[times[places].argmax()]))
+        for _, places in groups(self._part.columns.server_of[claimed.windows]):
+            first = np.lexsort((ids[places, 1], ids[places, 0], times[places]))[0]
+            chosen |= {int(places[first]), int(places[times[places].argmax()])}
         return claimed.chosen(np.array(sorted(chosen), np.int64))
 
     def _yield_changes(self, changes: ChangeCount, before: _Integers) -> None:

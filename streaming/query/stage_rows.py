@@ -14,13 +14,14 @@ buckets of a task travel together.
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 from pyspark.sql import Row
 
-from expectations.identity.claim import Claim
+from expectations.identity.claim import Claim, PackedClaim
 from streaming.judging.identity_step import bucket_of_identity
 from streaming.judging.report import Report, pack_report
 
@@ -90,16 +91,10 @@ def _signed(word: int) -> int:
 
 
 class Stepped(msgspec.Struct):
-    """A row: a packed report to pass through, or claims to judge, a list from each bucket of connections."""
+    """A row: a packed report to pass through, or claims to judge."""
 
     report: bytes | None = None
-    claims: list[list[Claim]] = []
-
-
-class _Packed(msgspec.Struct):
-    """A row of claims, each part of which is packed already. Decodes as `Stepped`."""
-
-    claims: list[msgspec.Raw]
+    claims: list[PackedClaim] = []
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -117,29 +112,25 @@ def unpack_stepped(packed: bytes) -> Stepped:
 
 
 class TaskClaims:
-    """The claims of a task, packed, by one of `buckets` buckets of identities. `size` counts their bytes."""
+    """The claims of a task by one of `buckets` buckets of identities. `size` counts their bytes."""
 
     def __init__(self, buckets: int) -> None:
         self.size = 0
         self._buckets = buckets
-        self._packed: dict[int, list[msgspec.Raw]] = {}
+        self._divided = defaultdict[int, list[PackedClaim]](list)
 
-    def add(self, claims: Iterable[Claim]) -> None:
-        """Pack the claims of one bucket of connections."""
-        divided: dict[int, list[Claim]] = {}
-        for claim in claims:
-            divided.setdefault(bucket_of_identity(claim.identity, self._buckets), []).append(claim)
-        for number, part in divided.items():
-            packed = _ENCODER.encode(part)
-            self.size += len(packed)
-            self._packed.setdefault(number, []).append(msgspec.Raw(packed))
+    def add(self, claims: Iterable[Claim], packed: Iterable[PackedClaim] = ()) -> None:
+        """Add the claims of one bucket of connections."""
+        for claim in (*packed, *map(PackedClaim.of, claims)):
+            self._divided[bucket_of_identity(claim.digest, self._buckets)].append(claim)
+            self.size += len(claim.packed)
 
     def rows(self) -> Iterator[Row]:
         """Yield the claims as rows, one for each bucket of identities, and forget them."""
-        packed, self._packed, self.size = self._packed, {}, 0
-        for number, parts in packed.items():
-            yield _row(number, _Packed(parts))
+        divided, self._divided, self.size = self._divided, defaultdict(list), 0
+        for number, claims in divided.items():
+            yield _row(number, Stepped(claims=claims))
 
 
-def _row(bucket: int, stepped: Stepped | _Packed) -> Row:
+def _row(bucket: int, stepped: Stepped) -> Row:
     return Row(identities=key_of_bucket(bucket), stepped=_ENCODER.encode(stepped))

@@ -34,7 +34,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from decoders.frame.columnar.block_reading import BlockBatch, BlockReader
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
-from expectations.identity.claim import Claim
+from expectations.identity.claim import PackedClaim
 from expectations.judging.automaton import Automaton
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.judge import Judge
@@ -57,7 +57,7 @@ from streaming.query.tick_times import TICK_INTERVAL, first_tick, next_tick
 from streaming.query.worker import StoredBytes, StoredPages, cached_in_worker, end_task
 from streaming.state import StateError
 from streaming.state.bucket import Bucket, pack_bucket, unpack_bucket
-from streaming.state.identities import StoredIdentities, pack_identities, unpack_identities
+from streaming.state.identities import StoredIdentities, unpack_identities
 
 INPUT_SCHEMA = "bucket int, input binary"
 REPORT_SCHEMA = "bucket int, report binary"
@@ -276,8 +276,8 @@ class BucketProcessor(StatefulProcessor):
         if packed.contents is not None:
             self._contents.write(packed.contents)
         report.state_bytes = packed.size
-        self._claims.add(report.claims)
-        report.claims = []
+        self._claims.add(report.claims, report.packed_claims)
+        report.claims, report.packed_claims = [], []
         yield report_row(report)
 
 
@@ -309,11 +309,10 @@ class IdentityProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Pass reports through and judge the claims."""
-        claims: list[Claim] = []
+        claims: list[PackedClaim] = []
         for row in rows:
             stepped = unpack_stepped(row.stepped)
-            for part in stepped.claims:
-                claims += part
+            claims += stepped.claims
             if stepped.report is not None:
                 yield Row(bucket=key[0], report=stepped.report)
         if claims:
@@ -342,7 +341,7 @@ class IdentityProcessor(StatefulProcessor):
         """End the task. All state is in the state store."""
         end_task()
 
-    def _process(self, number: int, claims: list[Claim], now: int) -> Row:
+    def _process(self, number: int, claims: list[PackedClaim], now: int) -> Row:
         stored = self._index.read()
         if stored is None:
             self._handle.registerTimer(first_tick(number, now, self.tick_interval))
@@ -350,7 +349,7 @@ class IdentityProcessor(StatefulProcessor):
         return self._store(state, self._step.process(number, state, claims))
 
     def _store(self, state: StoredIdentities, report: Report) -> Row:
-        packed = pack_identities(state)
+        packed = state.packed()
         self._index.write(packed.index)
         for number, page in packed.written.items():
             self._pages.write(number, page)

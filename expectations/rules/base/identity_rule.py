@@ -19,7 +19,8 @@ class IdentityRule(Rule):
 
     A rule that `waits` accuses because something did not happen, so it is asked only after later claims
     had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A
-    rule that waits only for some claims overrides `waits_for`.
+    rule that waits only for some claims overrides `waits_for`. The only claim of what clients show is judged
+    when it is settled, whether the rule waits or not.
 
     A rule on claims of several kinds names the others in `further_kinds`. To most of these rules one
     connection alone is no opportunity to offend; a rule that also judges a single connection has methods for

@@ -47,7 +47,8 @@ def comparable(report: Report) -> dict[str, object]:
 
     Equal claims of several connections are merged, as they are before they are judged.
     """
-    report = msgspec.structs.replace(report, claims=united(report.claims))
+    claims = united([*report.claims, *(packed.claim for packed in report.packed_claims)])
+    report = msgspec.structs.replace(report, claims=claims, packed_claims=[])
     raw: dict[str, Any] = msgspec.to_builtins(report, str_keys=True, order="deterministic")
     raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])
     *changes, further = raw["changes"]

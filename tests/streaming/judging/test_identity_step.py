@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR, MILLISECOND
 from decoders.schema.registry import default_schemas
-from expectations.identity.claim import Claim, Identity, IdentityKind
+from expectations.identity.claim import Claim, Identity, IdentityKind, PackedClaim
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
@@ -29,7 +29,7 @@ from streaming.query.stage_rows import (
 )
 from streaming.query.stages import IdentityProcessor
 from streaming.state.bucket import Bucket
-from streaming.state.identities import pack_identities, unpack_identities
+from streaming.state.identities import unpack_identities
 from tests.exchange import Exchange
 from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated
 from tests.streaming.judging.test_bucket_step import step, windows
@@ -46,7 +46,8 @@ def claims() -> list[Claim]:
 @given(IDENTITIES, st.integers(1, 1000))
 def test_an_identity_has_one_bucket(identity: Identity, buckets: int) -> None:
     copied = Identity(identity.kind, str(identity.cluster), str(identity.name))
-    assert 0 <= bucket_of_identity(identity, buckets) == bucket_of_identity(copied, buckets) < buckets
+    first, again = (bucket_of_identity(each.digest, buckets) for each in (identity, copied))
+    assert 0 <= first == again < buckets
 
 
 def test_a_claim_about_a_server_is_sent_once_and_not_for_each_connection() -> None:
@@ -156,15 +157,15 @@ def test_claims_of_a_task_are_divided_by_identity_with_one_row_for_each_bucket()
     rows = [*of_task.rows()]
     divided = {bucket_of_key(row.identities): unpack_stepped(row.stepped).claims for row in rows}
     assert len(divided) == len(rows) <= 4
-    for number, parts in divided.items():
-        assert {bucket_of_identity(claim.identity, 4) for part in parts for claim in part} == {number}
-    passed = [claim for parts in divided.values() for part in parts for claim in part]
+    for number, packed in divided.items():
+        assert {bucket_of_identity(claim.digest, 4) for claim in packed} == {number}
+    passed = [claim.claim for packed in divided.values() for claim in packed]
     assert sorted(map(repr, passed)) == sorted(map(repr, [*told, *told]))
     assert (of_task.size, [*of_task.rows()]) == (0, [])
 
 
 def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProcessor, handle: Handle) -> None:
-    stepped = Stepped(claims=[claims()])
+    stepped = Stepped(claims=[*map(PackedClaim.of, claims())])
     row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
     reports(processor.handleInputRows(key, iter([row]), clock(1_000)))
     assert handle.timers == [60_000]
@@ -176,7 +177,7 @@ def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProces
     ]
     assert found == ["kip35/negotiation-not-repeated"]
     assert handle.pages
-    handle.stored = (pack_identities(unpack_identities(None, lambda _: None)).index,)
+    handle.stored = (unpack_identities(None, lambda _: None).packed().index,)
     reports(processor.handleExpiredTimer(key, clock(180_000), None))
     assert handle.stored is None
     assert not handle.pages

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streaming.state.identities import PackedIdentities, StoredIdentities, pack_identities, unpack_identities
+from streaming.state.identities import PackedIdentities, StoredIdentities, unpack_identities
 
 
 class IdentityStore:
@@ -15,7 +15,7 @@ class IdentityStore:
 
     def save(self, identities: StoredIdentities) -> PackedIdentities:
         """Store a bucket: the index, and the pages that change."""
-        packed = pack_identities(identities)
+        packed = identities.packed()
         self.index = packed.index
         self.pages |= packed.written
         for number in packed.removed:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
-from expectations.identity.claim import Claim
+from expectations.identity.claim import Claim, IdentityKind, PackedClaim, united
 from expectations.judging import identity_state
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import Group, IdentityState
 from streaming.state import StateError, identities
-from streaming.state.identities import STATE_VERSION, StoredIdentities, id_of
+from streaming.state.identities import STATE_VERSION, StoredIdentities
 from tests.examples import examples
 from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated, strangers
 from tests.streaming.state.identity_store import IdentityStore
@@ -71,7 +71,7 @@ def test_identities_as_bytes_are_judged_like_identities_as_objects(steps: list[l
             later += 2 * KEPT_FOR
         else:
             claims = [postponed(claims_to_choose()[int(number)], later) for number in step]
-            assert JUDGE.process(stored, claims) == JUDGE.process(objects, claims)
+            assert JUDGE.process(stored, map(PackedClaim.of, claims)) == JUDGE.process(objects, claims)
         assert len(stored) == len(objects.groups)
         assert (stored.clock, stored.tick) == (objects.clock, objects.tick)
     store.save(stored)
@@ -84,7 +84,7 @@ def postponed(claim: Claim, later: int) -> Claim:
 
 
 def as_bytes(objects: IdentityState) -> dict[bytes, Group]:
-    return {id_of(name): group for name, group in objects.groups.items()}
+    return {identity.digest: group for identity, group in objects.groups.items()}
 
 
 def everything(stored: StoredIdentities) -> dict[bytes, Group]:
@@ -146,6 +146,29 @@ def test_a_tick_reads_the_pages_of_what_it_settles_alone() -> None:
         assert len(store.reads) == pages_read
         store.save(stored)
     assert stored.is_settled()
+
+
+def test_a_claim_that_nobody_can_judge_is_stored_as_it_came() -> None:
+    """The first claim of what a client shows, and any of a client ID, whose rules all wait."""
+    one, two, three = (
+        claim
+        for number in range(1, 4)
+        for claim in united(claims_of_all(negotiated(number, asks=True)))
+        if claim.identity.kind is IdentityKind.CLIENT
+    )
+    store, packed = IdentityStore(), [PackedClaim.of(claim) for claim in (one, two, three)]
+    for number, claim in enumerate(packed):
+        stored = store.load()
+        assert list(stored.claimed([claim], frozenset({IdentityKind.CLIENT}))) == []
+        store.save(stored)
+        (content,) = (zstandard.decompress(page) for page in store.pages.values())
+        assert content.count(bytes(claim.packed)) == 1
+        (group,) = everything(store.load()).values()
+        assert [known.claim for known in group.known] == [one, two, three][: number + 1]
+    ((group, again),) = store.load().claimed([packed[0]], frozenset({IdentityKind.CLIENT}))
+    assert (len(group.known), again) == (3, [one])
+    ((group, judged),) = store.load().claimed([packed[0]], frozenset())
+    assert judged == [one]
 
 
 def test_a_page_of_another_size_is_refused_with_advice() -> None:
