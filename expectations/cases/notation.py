@@ -179,6 +179,8 @@ class Player(Generic[AnyExchange]):
 
     def _request(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
         given = words.pop("bytes", None)
+        if number := words.pop("correlation", None):
+            self.exchange.correlation_id = int(number) - 1
         cut = words.pop("cut", None)
         sent = self.exchange.request(
             api,

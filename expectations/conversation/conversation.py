@@ -54,7 +54,9 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import (
     ApiKey,
     ClientId,
+    CorrelationId,
     Count,
+    Few,
     InstanceId,
     MemberId,
     SequenceNumber,
@@ -65,6 +67,8 @@ from expectations.conversation.progress import ApiVersion, Progress, Shown
 
 SERVED_LIMIT = 32
 """API versions that are remembered because the broker responded to them before it advertised any."""
+NULL_CLIENT_IDS = 3
+"""Requests without the client ID of the first one after which the client surely leaves it out."""
 ASSIGNED_LIMIT = 8
 """Assigned IDs that are kept. A client asks for one, and again only if it lost the response."""
 
@@ -150,7 +154,10 @@ class Conversation(msgspec.Struct, array_like=True):
     said of itself, `configured` what the user's configuration says of its listener. `admitted` means that the
     broker serves the connection: it accepted a login, or responded to a request other than OPENING_APIS.
     `told_before_login` means that it advertised ranges before a login had begun.
-    `first_answer` is what the server sent first.
+    `first_answer` is what the server sent first. `first_correlation_id` is that of the first request seen.
+    `null_client_ids` counts up to NULL_CLIENT_IDS how often a later request on an older header, none of
+    OPENING_APIS, left out the client ID that the first one gave. It stops where one is given again, header v3
+    is used, or something was missed.
 
     Rules read the facts, and of the `progress` only what `is_certain` says.
     """
@@ -193,6 +200,8 @@ class Conversation(msgspec.Struct, array_like=True):
     admitted: bool = False
     first_answer: FirstAnswer = FirstAnswer.NONE
     told_before_login: bool = False
+    first_correlation_id: CorrelationId | None = None
+    null_client_ids: Few = 0
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -244,6 +253,7 @@ class Conversation(msgspec.Struct, array_like=True):
     def _process_request(self, request: Observation) -> None:
         if self.first_request is None:
             self.first_request = _first(request)
+            self.first_correlation_id = request.correlation_id
         if self.first_identified is None and request.api_key != SASL_HANDSHAKE:
             self.first_identified = _first(request)
         if request.api_key == SASL_HANDSHAKE:
@@ -259,6 +269,8 @@ class Conversation(msgspec.Struct, array_like=True):
         self.client_id_repeated = self.client_id_repeated or (
             request.client_id is not None and not self.is_first(request)
         )
+        if self._lacks_client_id(request):
+            self.null_client_ids = min(self.null_client_ids + request.count, NULL_CLIENT_IDS)
         self.client_id = self.client_id if self.client_id is not None else request.client_id
         if self.client_id and self.progress.client is None:
             self.progress.client = Shown(request.first_captured_at, request.first_captured_at)
@@ -304,6 +316,26 @@ class Conversation(msgspec.Struct, array_like=True):
     def has_served(self, version: ApiVersion) -> bool:
         """Whether the broker responded to an API version before it advertised any, or may have."""
         return version in self.served_unadvertised or len(self.served_unadvertised) == SERVED_LIMIT
+
+    @property
+    def gives_client_id_once(self) -> bool:
+        """Whether the client gave its client ID in the first request only, on older headers, as far as seen.
+
+        Three requests without it suffice, or one if the connection has ended.
+        """
+        if self.null_client_ids == NULL_CLIENT_IDS:
+            return True
+        is_over = self.ended and self.unbroken and not self.client_id_repeated and not self.uses_header_v3
+        return is_over and self.null_client_ids > 0
+
+    def _lacks_client_id(self, request: Observation) -> bool:
+        """Whether a later request on an older header is the client's own work, and has no client ID."""
+        first = self.first_request
+        if request.client_id is not None or first is None or not first.client_id or not self.unbroken:
+            return False
+        is_later = request.has_header and not self.is_first(request)
+        is_once = not self.client_id_repeated and not self.uses_header_v3
+        return is_later and is_once and request.api_key not in OPENING_APIS
 
     @property
     def withheld_before_login(self) -> tuple[int, ...] | None:

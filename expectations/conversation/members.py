@@ -19,6 +19,7 @@ from decoders.protocol import HEARTBEAT_APIS, JOINING, NO_ERROR
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import (
+    CorrelationId,
     Duration,
     Epoch,
     ErrorCode,
@@ -41,7 +42,7 @@ class Member(msgspec.Struct, omit_defaults=True):
     """One member: the epoch of its latest heartbeat, and what the response to that heartbeat said.
 
     `assigned_id` is the member ID in the response, `heartbeat_interval` is in milliseconds. The error code
-    counts only if it was `answered`.
+    counts only if it was `answered`. `joined_as` is the correlation ID of the first heartbeat that joined.
     """
 
     epoch: Epoch = JOINING
@@ -49,6 +50,7 @@ class Member(msgspec.Struct, omit_defaults=True):
     assigned_id: MemberId | None = None
     heartbeat_interval: Milliseconds = DEFAULT_HEARTBEAT_INTERVAL
     error_code: ErrorCode = NO_ERROR
+    joined_as: CorrelationId | None = None
 
     @property
     def has_left(self) -> bool:
@@ -108,6 +110,8 @@ class Members(msgspec.Struct, omit_defaults=True):
             return None
         member = self.known[name]
         member.epoch, member.answered = heartbeat.member_epoch or JOINING, False
+        if member.epoch == JOINING and member.joined_as is None:
+            member.joined_as = request.correlation_id
         if len(self.known) > 1:
             group = member_name(group_id, "")
             self.silences = {
@@ -142,7 +146,7 @@ class Members(msgspec.Struct, omit_defaults=True):
         """Forget what responses said: frames are missing, and newer ones may have been among them."""
         for name, member in self.known.items():
             progress.members[name].heartbeat = 0
-            self.known[name] = Member(epoch=member.epoch)
+            self.known[name] = Member(epoch=member.epoch, joined_as=member.joined_as)
 
 
 def member_name(group_id: str, member_id: str) -> str:

@@ -164,13 +164,14 @@ class Membership(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `joins` is True if the first of them joined the group. `epoch` is that of the latest one, `error_code`
     that of its response, None if it has none. `silence` is for how long the connection went on after it, in
-    nanoseconds.
+    nanoseconds. `joined_as` is the correlation ID of the first heartbeat that joined, None if none was seen.
     """
 
     joins: bool
     epoch: int
     error_code: int | None
     silence: int
+    joined_as: int | None = None
 
     @property
     def has_left(self) -> bool:
@@ -195,6 +196,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `told_first` is True if it was told the versions before its login, too. `withheld` are the keys of APIs of
     which the list before the login lacked versions.
     Those about a client ID name the connection's `only_member`, if it has exactly one (`member_name`).
+    They have the correlation ID of its first request, and say whether the client gave its client ID in that
+    request only, without header v3.
     `only_asked` means that the connection ended when it had asked for the versions, and nothing else.
     """
 
@@ -234,6 +237,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     told_first: bool = False
     withheld: tuple[int, ...] = ()
     only_member: str = ""
+    first_correlation_id: int | None = None
+    gives_client_id_once: bool = False
 
     @property
     def key(self) -> tuple[bytes, int] | str:

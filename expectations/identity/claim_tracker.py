@@ -286,6 +286,7 @@ class ConnectionClaims:
             epoch=facts.epoch,
             error_code=facts.error_code if facts.answered else None,
             silence=self._progress.captured_at - self._progress.members[name].until,
+            joined_as=facts.joined_as,
         )
 
     def of_client(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
@@ -294,7 +295,12 @@ class ConnectionClaims:
         assert shown is not None and self._identities.client is not None
         identity = self._identity(IdentityKind.CLIENT, f"{host}\0{self._conversation.client_id}")
         claim = self._claim(identity, self._identities.client, shown, request, has_left)
-        claim = msgspec.structs.replace(claim, negotiated=self._identities.negotiated)
+        claim = msgspec.structs.replace(
+            claim,
+            negotiated=self._identities.negotiated,
+            first_correlation_id=self._conversation.first_correlation_id,
+            gives_client_id_once=self._conversation.gives_client_id_once,
+        )
         if len(self._conversation.members.known) != 1:
             return claim
         (name,) = self._conversation.members.known

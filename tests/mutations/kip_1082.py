@@ -183,6 +183,19 @@ def come_back_as_another_member(script: Script) -> Iterator[Script]:
         yield script.each(lambda ask: with_member_id(ask, OTHER_MEMBER_ID) if ask.on == SECOND_ONE else ask)
 
 
+@breaks("kip1082/member-id-changed")
+def join_again_as_another_after_a_reset(script: Script) -> Iterator[Script]:
+    """The correlation IDs tell that it is the same client: they go on, on the next connection."""
+    asks = [ask for _, ask in script.asks()]
+    first, joins = asks[0], [ask for ask in asks if ask.api in HEARTBEAT_APIS][:1]
+    for join in joins if script.focus is None and first.api == "ApiVersions" and first.header < 3 else ():
+        if join.header < 3 and join.body["memberEpoch"] == JOIN and join.body.get("memberId"):
+            again = with_member_id(dataclasses.replace(join, on=SECOND_ONE), OTHER_MEMBER_ID)
+            lost = (first, dataclasses.replace(join, response=None), Close(Direction.TO_CLIENT))
+            steps = (*lost, dataclasses.replace(first, on=SECOND_ONE), again, Close(on=SECOND_ONE))
+            yield dataclasses.replace(script, steps=steps, counted={SECOND_ONE: FIRST})
+
+
 @breaks("kip1082/member-ghost")
 def fall_silent(script: Script) -> Iterator[Script]:
     """The last heartbeat, by which the member leaves, is missing. The connection goes on without it."""

@@ -113,6 +113,7 @@ Step = Ask | Send | Close
 class Script:
     """Steps in their order, the readings they are judged by, and hosts of clients and servers by connection.
 
+    `counted` names the connection whose correlation IDs a connection goes on with, if it counts no own ones.
     If a script has a `focus`, mutators break only the step at that place.
     """
 
@@ -121,6 +122,7 @@ class Script:
     readings: tuple[str, ...] = ()
     hosts: Mapping[str, int] = field(default_factory=dict)
     servers: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, str] = field(default_factory=dict)
     focus: int | None = None
 
     def asks(self, on: str | None = None) -> Iterator[tuple[int, Ask]]:
@@ -215,7 +217,8 @@ class Performance:
         return self._packets
 
     def _ask(self, ask: Ask, connection: SyntheticConnection) -> None:
-        correlation_id = self._correlation_ids[ask.on] = self._correlation_ids.get(ask.on, 0) + 1
+        counted = self._script.counted.get(ask.on, ask.on)
+        correlation_id = self._correlation_ids[counted] = self._correlation_ids.get(counted, 0) + 1
         request, response = ask.request_frame(correlation_id), ask.response_frame(correlation_id)
         self._packets += connection.sent(self._at, Direction.TO_BROKER, prefixed(request))
         self._at += SECOND // 1_000

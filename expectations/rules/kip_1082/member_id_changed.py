@@ -28,6 +28,10 @@ from expectations.rules.base.rule import (
 
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
+FRESH = 1
+"""The correlation ID, at most, of the first request of a process."""
+BESIDE = 8
+"""Requests, at most, that a process sends between its join and the first one of its next connection."""
 
 
 class GroupMember(msgspec.Struct, omit_defaults=True):
@@ -72,25 +76,27 @@ class MemberIdChanged(IdentityRule):
     ## What it does not cover
     Adopting the ID that the broker's last response gave, also by a client of version 0 that was fenced or
     left and joins again without an ID. Another ID may also mean that two members share the connection, as
-    behind a proxy that pools connections: if the first one is seen again, or the other one comes with
-    another client ID in its header, it is undecided, and so is the group on this connection from then on.
-    So a change without a leave is reported only when the first ID has been silent for two heartbeat
-    intervals, or the connection closed without it. What a gap or an unreadable heartbeat may have hidden is
-    undecided.
-    On another connection a change is judged by the client instance ID: the same one joins the same
-    group under a new member ID after the connection of the first one was lost. Without instance IDs
-    nothing tells a client that rejoins from one that was restarted. A member of a static group
-    instance that is restarted has another client instance ID, too.
+    behind a proxy that pools connections: if the first one is seen again, or the other one comes with another
+    client ID in its header, it is undecided, and so is the group on this connection from then on. So a change
+    without a leave is reported only when the first ID has been silent for two heartbeat intervals, or the
+    connection closed without it. What a gap or an unreadable heartbeat may have hidden is undecided. On
+    another connection a change is judged by the client instance ID: the same one joins the same group under a
+    new member ID after the connection of the first one was lost. Without a common instance ID, correlation
+    IDs may show the process: if the connection ended before the heartbeat after the join, and the next
+    connection of the same address, client ID and software begins with the next correlation IDs, and no
+    connection since then began to count anew. Otherwise nothing tells a client that rejoins from one that was
+    restarted. A member of a static group instance that is restarted has another client instance ID, too.
     """
 
     section = "Proposed Changes, Member ID Lifecycle"
     requirement = "The member ID stays the same for the life of the process, also when it leaves and rejoins."
-    needs = "a member that joins again on one connection, or on another under header v3"
+    needs = "a member that joins again, on one connection or another"
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT
     apis = frozenset(HEARTBEAT_APIS)
     kind = IdentityKind.MEMBERSHIP
+    further_kinds = frozenset({IdentityKind.CLIENT})
     waits = True
     implies = ("kip1313/member-id-differs",)
     State = GroupMembers
@@ -120,8 +126,16 @@ class MemberIdChanged(IdentityRule):
         if loss.kind is Kind.GAP:
             yield from _forget(state, Reason.LOST_BYTES)
 
+    def concerns(self, claim: Claim) -> bool:
+        """Whether it is about an instance in a group, or about a client whose one member joins."""
+        if claim.identity.kind is IdentityKind.MEMBERSHIP:
+            return True
+        return claim.membership is not None and claim.membership.joined_as is not None
+
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Judge a client instance that joins a group which it was a member of on another connection."""
+        """Judge a process that joins a group which it was a member of on another connection."""
+        if claim.identity.kind is IdentityKind.CLIENT:
+            return _judge_process(claim, others)
         before = [other for other in others if _is_before(claim, other)]
         if not before or claim.membership is None or not claim.membership.joins:
             return None
@@ -281,6 +295,51 @@ def _changed(claim: Claim, previous: Claim) -> Judgement | None:
         when = "across leave and rejoin"
     elif before.epoch == JOINING and before.error_code is None:
         when = "on a retry"
-    expected, observed = previous.member_id or "", claim.member_id or ""
-    context = {"group": claim.group_id or "", "expected": expected, "observed": observed, "when": when}
+    return _joins_as(claim.group_id or "", previous.member_id or "", claim.member_id or "", when)
+
+
+def _joins_as(group_id: str, expected: str, observed: str, when: str) -> Judgement:
+    context = {"group": group_id, "expected": expected, "observed": observed, "when": when}
     return Judgement(Verdict.VIOLATES, expected=expected, observed=observed, context=context)
+
+
+def _judge_process(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+    """Judge a client's only member on a connection by the one on the connection before."""
+    group_id, _, member_id = claim.only_member.partition("\0")
+    before = [
+        other
+        for other in others
+        if other.order < claim.order and other.only_member.partition("\0")[0] == group_id
+    ]
+    if not before or not _counts_on(claim, before[-1], others):
+        return None
+    previous = before[-1]
+    if any(other.only_member == claim.only_member for other in before):
+        return conforms()
+    if any(other.only_member == previous.only_member and other.until > claim.since for other in others):
+        return undecided(Reason.AMBIGUOUS_PROCESS)
+    assert previous.membership is not None
+    when = "on a retry" if previous.membership.error_code is None else "on another connection"
+    return _joins_as(group_id, previous.only_member.partition("\0")[2], member_id, when)
+
+
+def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
+    """Whether correlation IDs show one process, whose earlier connection ended upon the join.
+
+    Processes with one client instance ID are judged by that.
+    """
+    first, joined = claim.first_correlation_id, previous.membership
+    if first is None or joined is None or joined.joined_as is None or joined.epoch != JOINING:
+        return False
+    if not claim.began_whole or not previous.began_whole or claim.is_same_process(previous):
+        return False
+    if not previous.has_left or not claim.opened_after(previous.until):
+        return False
+    if claim.named_software != previous.named_software or not 0 < first - joined.joined_as <= BESIDE:
+        return False
+    return first > FRESH and not any(
+        previous.opened_at < other.opened_at <= claim.opened_at
+        and other.first_correlation_id is not None
+        and other.first_correlation_id <= FRESH
+        for other in others
+    )

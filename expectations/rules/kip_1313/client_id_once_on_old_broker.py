@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from decoders.protocol import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from expectations.conversation.conversation import Conversation
+from decoders.protocol import OPENING_APIS
+from expectations.conversation.conversation import NULL_CLIENT_IDS, Conversation
 from expectations.conversation.observation import Observation
-from expectations.conversation.own_values import Count
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_incomplete
 from expectations.rules.base.rule import (
     Judgement,
     Judgements,
     Level,
     Role,
-    Rule,
     Verdict,
     conforms,
     undecided,
 )
 
-ENOUGH = 3
-"""Requests with a null client ID after which the connection is judged; one that closes earlier by fewer."""
-WITHOUT_QUOTA = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
-"""APIs that come before the client's own work. Brokers apply no quota of a client ID to them."""
-
 
 class NullClientIds(msgspec.Struct, omit_defaults=True):
-    """How many later requests had a null client ID, up to ENOUGH, and the first of them."""
+    """The first later request with a null client ID, until it is judged."""
 
-    count: Count = 0
     first: Observation | None = None
+    judged: bool = False
 
 
-class ClientIdOnceOnOldBroker(Rule):
+class ClientIdOnceOnOldBroker(IdentityRule):
     """Checks that a client does not leave its client ID out of later requests on older headers.
 
     ## Why it matters
@@ -47,10 +44,13 @@ class ClientIdOnceOnOldBroker(Rule):
     Send the client ID in every request on an older header. Leave it out on header v3 only.
 
     ## What it does not cover
-    Clients that never give a client ID, or give it again later: before KIP-1313 it may change from request
-    to request. ApiVersions and SASL, to which no quota applies. Connections that use header v3: see
-    kip1313/client-id-dropped. It takes three requests, or fewer if the connection ends. If bytes were lost or
-    the beginning was not seen, the client ID may have been given again: undecided.
+    It is information, because before KIP-1313 a client ID may change from request to request. It is a
+    violation where another connection of the same address, client ID, software and version uses header v3
+    with an instance ID: the client knows KIP-1313, and takes the old broker for a new one. Clients that never
+    give a client ID, or give it again later, are not judged. Neither are ApiVersions and SASL, to which no
+    quota applies. Connections that use header v3: see kip1313/client-id-dropped. It takes three requests, or
+    fewer if the connection ends. If bytes were lost or the beginning was not seen, the client ID may have
+    been given again: undecided.
     """
 
     section = "Rejected Alternatives"
@@ -61,6 +61,8 @@ class ClientIdOnceOnOldBroker(Rule):
     message = 'the client ID "{client_id}" is sent once and is null in later requests on older headers'
     level = Level.INFORMATION
     role = Role.CLIENT
+    kind = IdentityKind.CLIENT
+    waits = True
     State = NullClientIds
 
     def on_request(
@@ -73,12 +75,11 @@ class ClientIdOnceOnOldBroker(Rule):
             yield conforms(request.count)
         elif not conversation.unbroken:
             yield undecided(why_incomplete(conversation), request.count)
-        elif not conversation.client_id_repeated and state.count < ENOUGH:
+        elif not conversation.client_id_repeated and not state.judged:
             state.first = state.first or request
-            state.count = min(state.count + request.count, ENOUGH)
-            if state.count == ENOUGH:
-                yield _violates(conversation, state.first)
-                state.first = None
+            if conversation.null_client_ids == NULL_CLIENT_IDS:
+                yield _violates(conversation.client_id, state.first)
+                state.first, state.judged = None, True
 
     def close(self, conversation: Conversation, state: NullClientIds) -> Judgements:
         """Judge a connection with fewer null client IDs, if it was seen whole."""
@@ -89,7 +90,19 @@ class ClientIdOnceOnOldBroker(Rule):
         elif not conversation.ended:
             yield undecided(Reason.NOT_ENDED)
         else:
-            yield _violates(conversation, state.first)
+            yield _violates(conversation.client_id, state.first)
+
+    def concerns(self, claim: Claim) -> bool:
+        """Whether the client gave its client ID once, and names its software."""
+        return claim.gives_client_id_once and claim.software is not None
+
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a client by whether its software uses header v3 on another connection."""
+        for other in others:
+            if other.instance_id is not None and other.named_software == claim.named_software:
+                observed = f"null, as on header v3, which its connection to {other.server} uses"
+                return _violates(claim.client_id, level=Level.VIOLATION, observed=observed)
+        return None
 
 
 def _is_opportunity(request: Observation, conversation: Conversation) -> bool:
@@ -98,14 +111,20 @@ def _is_opportunity(request: Observation, conversation: Conversation) -> bool:
     if conversation.uses_header_v3 or first is None or not first.client_id:
         return False
     is_later = request.has_header and not conversation.is_first(request)
-    return is_later and request.api_key not in WITHOUT_QUOTA
+    return is_later and request.api_key not in OPENING_APIS
 
 
-def _violates(conversation: Conversation, first: Observation) -> Judgement:
+def _violates(
+    client_id: str | None,
+    first: Observation | None = None,
+    level: Level = Level.INFORMATION,
+    observed: str = "null",
+) -> Judgement:
     return Judgement(
         Verdict.VIOLATES,
         expected="the client ID in every request on an older header",
-        observed="null",
-        context={"client_id": conversation.client_id or ""},
+        observed=observed,
+        context={"client_id": client_id or ""},
+        level=level,
         subject=first,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -13,6 +14,10 @@ from expectations.rules.base.rule import Judgement, Level, Role, Verdict, confor
 
 ENOUGH = 5
 """Connections, one after another, that all have an ID of their own."""
+FRESH = 1
+"""The correlation ID, at most, of the first request of a process."""
+LONG_LIVED = 32
+"""A correlation ID that a process which connects anew does not begin with."""
 SESSION = 45 * 1_000_000_000
 """Nanoseconds for which a broker keeps a silent member by default (`group.consumer.session.timeout.ms`)."""
 
@@ -32,14 +37,15 @@ class InstanceIdNotLifelong(IdentityRule):
     a process of its own, such as a job that runs every minute, nothing is wrong.
 
     ## What it does not cover
-    Connections that follow one another are information: one process with an ID per connection looks like
-    a process per connection. It is published once for an address and client ID, and not if connections
-    overlap or an ID is seen again. It is proven, and a violation, only where a member goes on: a
-    connection seen from its beginning continues, without joining, the membership that another connection
-    of the same address and software began under another instance ID. Both lead to one server, and the
-    heartbeats are less than 45 seconds apart; otherwise another process may have joined where nothing is
-    captured, and it is an improvement. Member IDs that are UUIDs are left to kip1313/instance-id-not-kept.
-    Transactional IDs and group instance IDs outlive processes and show nothing.
+    Connections that follow one another are information: one process with an ID per connection looks like a
+    process per connection. It is published once for an address and client ID, and not if connections overlap
+    or an ID is seen again. It is proven, and a violation, where correlation IDs go on across all of the
+    connections, because a process begins to count anew; and where a member goes on: a connection seen from
+    its beginning continues, without joining, the membership that another connection of the same address and
+    software began under another instance ID. Both lead to one server, and the heartbeats are less than 45
+    seconds apart; otherwise another process may have joined where nothing is captured, and it is an
+    improvement. Member IDs that are UUIDs are left to kip1313/instance-id-not-kept. Transactional IDs and
+    group instance IDs outlive processes and show nothing.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -96,8 +102,24 @@ def _judge_client(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         return undecided(Reason.AMBIGUOUS_PROCESS) if place + 1 == ENOUGH else None
     if latest is not claim:
         return None
+    if _counts_on(connections[place + 1 - ENOUGH : place + 1]):
+        shown = "as many connections one after another, over which one process counts its requests"
+        return _differs(ENOUGH, shown, Level.VIOLATION)
     shown = "as many connections one after another, each a process, or one that does not keep its ID"
     return _differs(ENOUGH, shown, Level.INFORMATION)
+
+
+def _counts_on(connections: Sequence[Claim]) -> bool:
+    """Whether one process numbers its requests over connections in a row.
+
+    Its beginning is among them, or lies far back. On each it sends two requests at least.
+    """
+    first = [each.first_correlation_id for each in connections if each.began_whole]
+    numbers = [each for each in first if each is not None]
+    if len(numbers) < len(connections):
+        return False
+    is_one = numbers[0] <= FRESH or numbers[-1] >= LONG_LIVED
+    return is_one and all(later > earlier + 1 for earlier, later in itertools.pairwise(numbers))
 
 
 def _first_sequence(connections: Sequence[Claim]) -> Claim | None:

@@ -77,8 +77,9 @@ def states(turn: int, size: int = 1) -> Iterator[ConnectionState]:
 
 
 def test_a_form_filled_with_its_values_is_the_state() -> None:
-    odd = 0
+    odd = walked = 0
     for state in states(turn=1):
+        walked += 1
         conversation = state.conversation
         try:
             facts, registers = canonical(state)
@@ -92,7 +93,7 @@ def test_a_form_filled_with_its_values_is_the_state() -> None:
         back.findings = state.findings
         assert back == state
         assert canonical(back)[0] == facts
-    assert odd < 200
+    assert odd < walked / 20
 
 
 def test_connections_that_behave_alike_have_equal_facts() -> None:
