@@ -22,7 +22,7 @@ def run_new_clients(port: int, mechanism: str = "", pause: int = 0, settings: Se
     `settings` are added to those of each client.
     """
     classes = ":".join(map(str, jars("broker")))
-    arguments = [f"{HOST}:{port}", TOPIC, str(pause), *_settings(mechanism), *settings]
+    arguments = [f"{HOST}:{port}", TOPIC, str(pause), *(login(mechanism) if mechanism else ()), *settings]
     subprocess.run([java(), "-cp", classes, PROGRAM, *arguments], check=True, timeout=PATIENCE)
 
 
@@ -35,13 +35,12 @@ def trusting(certificate: Path) -> list[str]:
     ]
 
 
-def _settings(mechanism: str) -> list[str]:
-    if not mechanism:
-        return []
+def login(mechanism: str) -> list[str]:
+    """Return the settings of clients that log in."""
     module = f"org.apache.kafka.common.security.{_LOGINS[mechanism]}"
-    login = f'{module} required username="{USER}" password="{PASSWORD}";'
+    jaas = f'{module} required username="{USER}" password="{PASSWORD}";'
     return [
         "security.protocol=SASL_PLAINTEXT",
         f"sasl.mechanism={mechanism}",
-        f"sasl.jaas.config={login}",
+        f"sasl.jaas.config={jaas}",
     ]

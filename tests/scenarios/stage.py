@@ -179,18 +179,22 @@ def found(examination: Examination) -> set[str]:
 
 
 @contextmanager
-def raised_stage(folder: Path) -> Iterator[Stage]:
+def raised_stage(
+    folder: Path,
+    made: Callable[[Path], StageBroker] = StageBroker,
+    prepared: Callable[[EmbeddedBroker], None] | None = None,
+) -> Iterator[Stage]:
     """Start the broker, its front and the clock."""
     clock = Clock()
-    with pytest.MonkeyPatch.context() as patch, StageBroker(folder) as broker:
+    with pytest.MonkeyPatch.context() as patch, made(folder) as broker:
         patch.setattr(relay, "time", SimpleNamespace(time_ns=clock.time_ns))
-        prepare(broker)
+        (prepared or prepare)(broker)
         with Front(default_schemas(), (HOST, broker.ports.watched)) as front:
             yield Stage(broker, front, clock, folder)
 
 
-def prepare(broker: EmbeddedBroker) -> None:
-    """Create topic and user, and wait until groups have a coordinator."""
+def furnish(broker: EmbeddedBroker) -> None:
+    """Create topic and user."""
     admin = AdminClient({"bootstrap.servers": broker.internal, "log_level": 0})
     password = UserScramCredentialUpsertion(
         USER, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4_096), PASSWORD.encode()
@@ -198,6 +202,11 @@ def prepare(broker: EmbeddedBroker) -> None:
     for done in (admin.create_topics([NewTopic(TOPIC, 2)]), admin.alter_user_scram_credentials([password])):
         for each in done.values():
             each.result()
+
+
+def prepare(broker: EmbeddedBroker) -> None:
+    """Create topic and user, and wait until groups have a coordinator."""
+    furnish(broker)
     with InstanceClient(default_schemas(), (HOST, broker.ports.internal), "stage", ID_A) as client:
         assert await_success(lambda: find_coordinator(client, 6)["coordinators"][0]["errorCode"])
         assert await_success(lambda: beat(client, MEMBER, JOIN)["errorCode"])

@@ -1,10 +1,14 @@
-"""Real clients at listeners of the real broker that demand a login or TLS: with such settings and without."""
+"""Real clients at listeners of real brokers that demand a login, TLS or neither, with such settings or not.
+
+The broker of Kafka 3.9 takes its time to start, so it is for `make long`.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -12,12 +16,25 @@ from confluent_kafka import Producer
 from expectations.rules.base.rule import Role
 from streaming.broker.ports import HOST
 from streaming.probe.requests import TOPIC, negotiate
-from tests.scenarios.new_clients import run_new_clients
-from tests.scenarios.stage import PASSWORD, SCRAM, USER, Stage, asked, found
+from tests.clients.releases import jars_of
+from tests.scenarios.new_clients import login, run_new_clients
+from tests.scenarios.new_clients import trusting as trusted
+from tests.scenarios.stage import (
+    PASSWORD,
+    SCRAM,
+    USER,
+    Stage,
+    StageBroker,
+    asked,
+    found,
+    furnish,
+    raised_stage,
+)
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
 
 CLIENTS = ["librdkafka", "Java"]
+OLDER = "3.9.1"
 ROUNDS = 2
 """Tokens that a client sends with SCRAM: its nonce, then its proof."""
 MISCONFIGURED = 4.0
@@ -30,6 +47,28 @@ LOGIN = {
     "sasl.username": USER,
     "sasl.password": PASSWORD,
 }
+
+
+class OlderBroker(StageBroker):
+    """The same listeners of an older broker."""
+
+    def _java(self, *arguments: str | Path) -> list[str | Path]:
+        command = super()._java(*arguments)
+        command[command.index("-cp") + 1] = ":".join(map(str, jars_of(OLDER)))
+        return command
+
+
+@pytest.fixture(
+    scope="module",
+    params=["pinned", pytest.param("older", marks=[pytest.mark.long, pytest.mark.timeout(400)])],
+)
+def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The stage, or one with an older broker."""
+    if request.param == "pinned":
+        yield request.getfixturevalue("stage")
+    else:
+        with raised_stage(tmp_path_factory.mktemp("older"), OlderBroker, furnish) as raised:
+            yield raised
 
 
 def trusting(stage: Stage) -> dict[str, str]:
@@ -59,11 +98,13 @@ def test_scram_takes_rounds_and_breaks_nothing(stage: Stage, client: str) -> Non
     assert tokens == ROUNDS * connections > 0
 
 
-def connect_in_vain(port: int, client: str = "librdkafka", settings: Mapping[str, str] | None = None) -> None:
-    """Let a client connect again and again, and reach nothing."""
+def connect_in_vain(
+    port: int, client: str = "librdkafka", settings: Mapping[str, str] | None = None, java: Sequence[str] = ()
+) -> None:
+    """Let a client connect again and again, and reach nothing. `java` are the settings of Java's."""
     if client == "Java":
         with pytest.raises(subprocess.CalledProcessError):
-            run_new_clients(port, settings=[f"max.block.ms={MISCONFIGURED * 1_000:.0f}"])
+            run_new_clients(port, settings=[f"max.block.ms={MISCONFIGURED * 1_000:.0f}", *java])
         return
     pace = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "log_level": 0}
     misconfigured = Producer({"bootstrap.servers": f"{HOST}:{port}", **(settings or {}), **pace})
@@ -73,12 +114,12 @@ def connect_in_vain(port: int, client: str = "librdkafka", settings: Mapping[str
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_without_a_login_is_found_and_the_broker_is_not(stage: Stage, client: str) -> None:
-    told = stage.broker.secured_told
-    with stage.watch((HOST, stage.broker.secured_port), port=told) as watch:
+def test_a_client_without_a_login_is_found_and_the_broker_is_not(secured: Stage, client: str) -> None:
+    told = secured.broker.secured_told
+    with secured.watch((HOST, secured.broker.secured_port), port=told) as watch:
         produce(told, LOGIN)
         connect_in_vain(told, client)
-    findings = stage.examine(watch).findings
+    findings = secured.examine(watch).findings
     before_login = [each for each in findings if each.rule == "kip35/request-before-sasl"]
     assert len(before_login) > 2
     assert {each.role for each in findings} == {Role.CLIENT}
@@ -95,22 +136,34 @@ def test_who_only_asks_where_others_log_in_is_told_of(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_a_client_without_tls_is_found_and_the_broker_is_not(stage: Stage, client: str) -> None:
-    told = stage.broker.encrypted_told
-    with stage.watch((HOST, stage.broker.encrypted_port), port=told) as watch:
+def test_a_client_without_tls_is_found_and_the_broker_is_not(secured: Stage, client: str) -> None:
+    told = secured.broker.encrypted_told
+    with secured.watch((HOST, secured.broker.encrypted_port), port=told) as watch:
         connect_in_vain(told, client)
-    findings = stage.examine(watch).findings
+    findings = secured.examine(watch).findings
     assert {(each.rule, each.role) for each in findings} == {("kip35/request-before-tls", Role.CLIENT)}
 
 
-def test_a_client_with_tls_in_vain_is_found(stage: Stage) -> None:
-    with stage.watch(stage.old) as watch:
-        with watch.client() as client:
-            negotiate(client)
-        connect_in_vain(watch.address[1], settings=trusting(stage))
-    findings = stage.examine(watch).findings
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_with_tls_in_vain_is_found(secured: Stage, client: str) -> None:
+    with secured.watch(secured.old) as watch:
+        produce(watch.address[1], {})
+        java = trusted(secured.broker.certificate)
+        connect_in_vain(watch.address[1], client, trusting(secured), java)
+    findings = secured.examine(watch).findings
     assert {(each.rule, each.role) for each in findings} == {("wire/not-kafka", Role.CLIENT)}
     assert findings[0].context["protocol"] == "TLS"
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_client_that_logs_in_in_vain_accuses_nobody(secured: Stage, client: str) -> None:
+    """The broker says that this listener knows no SASL (error 34), and both sides end the connection."""
+    with secured.watch(secured.old) as watch:
+        # It ends as soon as the broker has refused it.
+        connect_in_vain(watch.address[1], client, LOGIN, [*login(SCRAM), "max.block.ms=60000"])
+    examination = secured.examine(watch)
+    assert found(examination) == set()
+    assert asked(examination, "SaslHandshake")[1] > 0
 
 
 def test_a_client_with_tls_is_not_read_and_breaks_nothing(stage: Stage) -> None:
