@@ -176,14 +176,14 @@ def _shared(
         name,
         Watches.KAFKA,
         severity,
-        f"{total(offences, *BY_SOFTWARE)} > 0",
+        f"{total(offences, *BY_RULE)} > 0",
         summary=summary,
         description=(
-            "{{ $labels.client_software_name }} presented an ID that another connection uses; offences in 5 "
-            f"minutes: about {ABOUT}.{WHERE} {consequence}"
+            f"Clients presented an ID that others have; offences in 5 minutes: about {ABOUT}.{WHERE} "
+            f"{consequence} The findings name both sides; which of them copied the ID they do not tell."
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
-        dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
+        dashboard=addresses.dashboard(RULE, *BY_RULE),
         keep=KEEP_FIRING,
     )
 

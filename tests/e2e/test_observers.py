@@ -111,11 +111,13 @@ class Seen:
 
 
 def alert_of(finding: Finding) -> tuple[str, str, str]:
-    """The alert that a violation must cause: its name, rule and client software."""
+    """The alert that a violation must cause: its name, rule and client software, if it names one."""
+    if finding.rule in OWN_ALERTS:
+        return OWN_ALERTS[finding.rule], finding.rule, ""
     if finding.role == Role.BROKER:
         return "KafkaBrokerProtocolViolation", finding.rule, ""
     software, _ = SoftwareSlots(LABEL_LIMIT, lambda _: None).admit(finding.client_software_name, None)
-    return OWN_ALERTS.get(finding.rule, CLIENT_VIOLATION), finding.rule, software
+    return CLIENT_VIOLATION, finding.rule, software
 
 
 def found_all(demo: Demo) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.holders import came_second, software_of
 from expectations.identity.translation import may_be_translated
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
@@ -20,13 +21,15 @@ class MemberIdShared(IdentityRule):
 
     ## Example
     Connection 1 heartbeats as member "A", connection 2 joins as member "A", and connection 1 goes on
-    heartbeating.
+    heartbeating. The finding is about connection 2, and names both.
 
     ## What to do
     Generate the member ID from a good source of randomness, for each consumer object anew. Look for
     processes that fork after the ID was made, and for a weak seed.
 
     ## What it does not cover
+    Which of two clients copied the ID is not known, only whose connection showed it first. A finding is about
+    the other client, the one that came second, even if the first one reconnects beside it: that is undecided.
     A client that moves to another connection: the first one falls silent. One more heartbeat on it
     may be a late retransmission of what the client had given up, and is undecided; a second one is
     not. A member that left in between may come back. Connections with the same addresses and ports at
@@ -39,22 +42,24 @@ class MemberIdShared(IdentityRule):
     section = "Proposed Changes, Duplicate Member ID"
     requirement = "A member ID is unique in its group: each member generates its own."
     needs = "heartbeats of one member on two connections, such as after a reconnection"
-    message = 'member {member_id} of group "{group}" also heartbeats from {other}'
+    message = 'member {member_id} of group "{group}" also heartbeats from {other}, whose client came first'
     level = Level.VIOLATION
     role = Role.CLIENT
     kind = IdentityKind.MEMBER
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Compare a connection with those that sent heartbeats for the member before it did."""
-        before = [other for other in others if _is_before(claim, other)]
+        """Compare a connection with those that send heartbeats for the member beside it, or did before."""
+        comparable = [other for other in others if _is_another(claim, other)]
+        rivals = [other for other in comparable if _are_rivals(claim, other)]
+        shown = [other for other in rivals if not may_be_translated(claim, other)]
+        first = next((other for other in shown if came_second(claim, other, others)), None)
+        if first is not None:
+            return self._violates(claim, first)
+        before = [other for other in comparable if other.order < claim.order]
         if not before:
             return None
-        rivals = [other for other in before if other.before_until > claim.since]
-        rival = next((other for other in rivals if not may_be_translated(claim, other)), None)
-        if rival is not None:
-            return self._violates(claim, rival)
-        if rivals:
-            return undecided(Reason.SEEN_TWICE)
+        if any(other.order < claim.order for other in rivals):
+            return undecided(Reason.AMBIGUOUS_PROCESS if shown else Reason.SEEN_TWICE)
         is_late = any(other.until > claim.since for other in before)
         return undecided(Reason.UNDER_WAY) if is_late else conforms()
 
@@ -64,11 +69,22 @@ class MemberIdShared(IdentityRule):
             Verdict.VIOLATES,
             expected="a member ID that only one connection uses",
             observed=f"{member_id} at {rival.client}, too",
-            context={"member_id": member_id, "group": group_id, "other": rival.client},
+            context={
+                "member_id": member_id,
+                "group": group_id,
+                "other": rival.client,
+                "other_software": software_of(rival),
+            },
         )
 
 
-def _is_before(claim: Claim, other: Claim) -> bool:
-    """Whether the other connection is an earlier one to the same server, and not the same one, seen twice."""
-    is_another = other.connection != claim.connection and not other.has_addresses_of(claim)
-    return is_another and other.server == claim.server and other.order < claim.order
+def _is_another(claim: Claim, other: Claim) -> bool:
+    """Whether the other connection is one to the same server, and not the same one, seen twice."""
+    is_same = other.connection == claim.connection or other.has_addresses_of(claim)
+    return not is_same and other.server == claim.server
+
+
+def _are_rivals(claim: Claim, other: Claim) -> bool:
+    """Whether the earlier one of two connections goes on although the later one has begun."""
+    earlier, later = sorted((claim, other), key=lambda each: each.order)
+    return earlier.before_until > later.since

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from expectations.conversation.identifier import identifier_text
 from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.holders import came_second, software_of
 from expectations.identity.translation import MOST_OFFSET, may_be_relayed, may_be_translated
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
@@ -21,13 +22,15 @@ class InstanceIdShared(IdentityRule):
 
     ## Example
     Two connections to one broker carry the ID `7b6e…`, the first with software "orders", the second
-    with software "billing".
+    with software "billing". The finding is about the second one, and names both.
 
     ## What to do
     Generate the ID in the client's constructor from a good source of randomness. Look for an ID that
     is configured, copied with an image, or made before the process forks.
 
     ## What it does not cover
+    Which of two clients copied the ID is not known, only whose connection showed it first. A finding is about
+    the other client, the one that came second, even if the first one reconnects beside it: that is undecided.
     Connections of one client instance carry one ID: only those that differ in software or in the
     initial client ID belong to two. Another client address alone is information, since a client may
     have several interfaces or sit behind address translation. It is undecided if both may be one connection,
@@ -44,14 +47,25 @@ class InstanceIdShared(IdentityRule):
     section = "Proposed Changes, Client Instance ID"
     requirement = "Each client instance generates a client instance ID of its own."
     needs = "two connections at once under header v3"
-    message = "client instance ID {instance_id} is also presented by {other}: {differs} differs"
+    message = (
+        "client instance ID {instance_id} is also presented by {other}, whose client came first: "
+        "{differs} differs"
+    )
     level = Level.VIOLATION
     role = Role.CLIENT
     kind = IdentityKind.INSTANCE
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
-        """Compare a connection with earlier ones that are still in use."""
-        verdicts = [self._judge_pair(claim, other) for other in others if _is_beside(claim, other)]
+        """Compare a connection with others that are in use beside it."""
+        verdicts = []
+        for other in others:
+            if not _are_beside(claim, other):
+                continue
+            judgement = self._judge_pair(claim, other)
+            if judgement.verdict is Verdict.VIOLATES and not came_second(claim, other, others):
+                judgement = undecided(Reason.AMBIGUOUS_PROCESS)
+            if other.order < claim.order or judgement.verdict is Verdict.VIOLATES:
+                verdicts.append(judgement)
         return min(verdicts, key=_weight, default=None)
 
     def _judge_pair(self, claim: Claim, other: Claim) -> Judgement:
@@ -74,21 +88,27 @@ class InstanceIdShared(IdentityRule):
             Verdict.VIOLATES,
             expected="an ID that no other client instance has",
             observed=f"{instance_id} at {other.client}, too",
-            context={"instance_id": instance_id, "other": other.client, "differs": differs},
+            context={
+                "instance_id": instance_id,
+                "other": other.client,
+                "other_software": software_of(other),
+                "differs": differs,
+            },
             level=level,
         )
 
 
-def _is_beside(claim: Claim, other: Claim) -> bool:
-    """Whether the other connection is an earlier one, used after this one began, that is to be compared.
+def _are_beside(claim: Claim, other: Claim) -> bool:
+    """Whether the earlier one of two connections was used after the other one began.
 
     One to another server, perhaps captured by another clock, is compared only if it shows another client.
     """
-    if other.has_addresses_of(claim) or other.order >= claim.order:
+    if other.has_addresses_of(claim):
         return False
+    earlier, later = sorted((claim, other), key=lambda each: each.order)
     if other.server == claim.server:
-        return other.until > claim.since
-    return other.until > claim.since + MOST_OFFSET and _difference(claim, other) is not None
+        return earlier.until > later.since
+    return earlier.until > later.since + MOST_OFFSET and _difference(claim, other) is not None
 
 
 def _difference(claim: Claim, other: Claim) -> str | None:
