@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from expectations.rules.pack_template import pack_files, requirement
 
@@ -33,6 +32,6 @@ def register(folder: Path, prefix: str, package: str) -> None:
     (about / "entry_points.txt").write_text(f"[kipwatch.rules]\n{prefix} = {package}\n")
 
 
-def searched(folder: Path) -> dict[str, Any]:
-    """Return the environment in which the packs of a folder are installed."""
-    return {"PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)}
+def searched(folder: Path) -> str:
+    """Return the PYTHONPATH with which the packs of a folder are installed."""
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])

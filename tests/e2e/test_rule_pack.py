@@ -1,10 +1,14 @@
-"""A stateful rule of a pack judges live through a kill; without the pack the query goes on."""
+"""What users add to a query: a rule pack, whose state outlives a kill, and policies, which it validates live.
+
+Without the pack the query goes on.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +20,8 @@ from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.record import Record
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
+from kipwatch.__main__ import main
+from streaming.audit import live_validation
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.demo.progress import scrape
@@ -32,7 +38,17 @@ from tests.streaming.commands.test_rule_packs import insistent
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(1_500)]
 
 PATIENCE = 300.0
+POLICIES = {
+    "kept": ("client_software_name", "[tester]", "Only our own client connects."),
+    "broken": ("client_software_version", '["2.0"]', "Every client is of version 2."),
+}
 CHECKS, REFUSED = "kipwatch_rule_checks_total", "kipwatch_rule_packs_refused"
+
+
+class EarlyChild(Child):
+    """A command of a kipwatch that validates its first batch."""
+
+    module = __name__
 
 
 class Live:
@@ -49,7 +65,8 @@ class Live:
         (self._page_at,) = free_pages(1)
         command = ["run", "--bootstrap", self._kafka, "--frames-topic", "frames", "--buckets", "4"]
         command += ["--checkpoint", str(self._folder / "checkpoint"), "--metrics-address", self._page_at]
-        query = Child(command, self._folder / f"run-{self._starts}.log")
+        command += ["--archive", str(self._folder / "archive"), "--policies", str(self._folder / "policies")]
+        query = EarlyChild(command, self._folder / f"run-{self._starts}.log")
         query.wait_for('"query": "started"', PATIENCE)
         return query
 
@@ -79,6 +96,16 @@ def await_that(holds: Callable[[], bool], query: Child) -> None:
         time.sleep(0.2)
 
 
+POLICY = """\
+name: {name}
+meta: {{table: connections}}
+expectations:
+  - type: expect_column_values_to_be_in_set
+    kwargs: {{column: {column}, value_set: {values}}}
+    meta: {{id: demanded, says: {says}}}
+"""
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
     with EmbeddedBroker() as broker:
@@ -87,12 +114,15 @@ def live(tmp_path: Path) -> Iterator[Live]:
         live.close()
 
 
-def test_a_rule_with_a_state_judges_on_after_a_kill(
+def test_a_pack_and_policies_in_the_query_and_without_the_pack(
     live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = install(tmp_path / "site")
-    for name, value in searched(tmp_path / "site").items():
-        monkeypatch.setenv(name, value)
+    (tmp_path / "policies").mkdir()
+    for name, (column, values, says) in POLICIES.items():
+        policy = POLICY.format(name=name, column=column, values=values, says=says)
+        (tmp_path / "policies" / f"{name}.yaml").write_text(policy)
+    monkeypatch.setenv("PYTHONPATH", searched(tmp_path / "site"))
     exchange = insistent()
     opened_and_asked_twice, asked_again = exchange.records[:5], exchange.records[5:]
 
@@ -102,6 +132,10 @@ def test_a_rule_with_a_state_judges_on_after_a_kill(
         await_that(lambda: live.figure(CHECKS, rule=RULE, verdict="conforms") == 2, query)
         commits = tmp_path / "checkpoint" / "commits"
         await_that(lambda: any(commits.glob("[0-9]*")), query)
+        for name, (_, _, says) in POLICIES.items():
+            await_that(lambda: live.figure("kipwatch_policy_info", suite=name, says=says) == 1, query)  # noqa: B023
+            met = live.figure("kipwatch_expectation_success", suite=name, expectation="demanded")
+            assert met == (name == "kept")
         (process,) = children(query.process_id)
         os.kill(process, signal.SIGKILL)
 
@@ -131,3 +165,8 @@ def test_a_rule_with_a_state_judges_on_after_a_kill(
     line = next(line for line in query.log.read_text().splitlines() if '"query": "pack-refused"' in line)
     assert json.loads(line)["line"].startswith(refused)
     assert live.findings()[RULE].occurrences == 3
+
+
+if __name__ == "__main__":
+    live_validation.FIRST_AFTER = 0.0  # type: ignore[misc]
+    sys.exit(main())

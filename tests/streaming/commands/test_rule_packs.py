@@ -45,7 +45,7 @@ def test_a_new_pack_is_installed_by_pip_and_found_in_order(
     pip = [sys.executable, "-m", "pip", "install", *quiet, "--target", "site", "./kipwatch-acme"]
     subprocess.run(pip, check=True)
     monkeypatch.undo()
-    ran = run_process("rules", "--check", "acme", **searched(tmp_path / "site"))
+    ran = run_process("rules", "--check", "acme", PYTHONPATH=searched(tmp_path / "site"))
     assert ran.status == 1
     first = "acme/asks-late, Once more than twice: judged as a whole, it yields: conforms 3"
     assert ran.output.startswith(first), ran
@@ -63,15 +63,15 @@ def test_a_rule_that_is_there_is_not_begun_again(
 def test_a_sound_pack_is_checked_listed_and_explained(tmp_path: Path) -> None:
     install(tmp_path)
     installed = searched(tmp_path)
-    assert run_process("rules", "--check", "acme", **installed) == (
+    assert run_process("rules", "--check", "acme", PYTHONPATH=installed) == (
         0,
         "acme: 1 rule, with page, requirement and cases\n",
         "",
     )
-    first, *_ = json.loads(run_process("rules", "--json", **installed).output)
+    first, *_ = json.loads(run_process("rules", "--json", PYTHONPATH=installed).output)
     assert first["id"] == RULE
-    assert "What to do" in run_process("rules", RULE, **installed).output
-    unknown = run_process("rules", "--check", "acne", **installed).error_line
+    assert "What to do" in run_process("rules", RULE, PYTHONPATH=installed).output
+    unknown = run_process("rules", "--check", "acne", PYTHONPATH=installed).error_line
     assert unknown == "there is no rule pack 'acne'; did you mean acme?"
 
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_with_a_pack_is_told(tmp_path: Path) -> None:
             others,
         )
         told.append((f"acme/{rule}", fault(package, rule, cases)))
-    ran = run_process("rules", "--check", "acme", **searched(tmp_path))
+    ran = run_process("rules", "--check", "acme", PYTHONPATH=searched(tmp_path))
     lines = ran.output.splitlines()
     assert (ran.status, ran.errors, len(lines)) == (1, "", len(FAULTS))
     for rule, fault_told in told:
@@ -155,13 +155,13 @@ def test_what_is_wrong_with_a_pack_is_told(tmp_path: Path) -> None:
 def test_check_and_report_judge_by_a_pack(tmp_path: Path, capture: Path) -> None:
     install(tmp_path)
     installed = searched(tmp_path)
-    checked = json.loads(run_process("check", capture, "--json", **installed).output)
+    checked = json.loads(run_process("check", capture, "--json", PYTHONPATH=installed).output)
     (finding,) = (each for each in checked["findings"] if each["rule"] == RULE)
     assert (finding["occurrences"], finding["kip"], finding["level"]) == (3, "acme", "improvement")
     assert finding["runbook"] == "https://wiki.example/kafka-rules#acmeversions-asked-often"
     covered = {row["rule"]: row for row in checked["coverage"]}
     assert (covered[RULE]["conforms"], covered[RULE]["violates"]) == (2, 3)
-    reported = run_process("report", capture, **installed)
+    reported = run_process("report", capture, PYTHONPATH=installed)
     assert f"{RULE} " in reported.output, reported
 
 
@@ -169,7 +169,7 @@ def test_check_and_report_judge_by_a_pack(tmp_path: Path, capture: Path) -> None
 def test_a_command_refuses_a_broken_pack(command: list[str], tmp_path: Path, capture: Path) -> None:
     break_page(install(tmp_path))
     given = [*command, *([capture] if command != ["rules"] else [])]
-    line = run_process(*given, **searched(tmp_path)).error_line
+    line = run_process(*given, PYTHONPATH=searched(tmp_path)).error_line
     assert line.startswith(
         f"the rule pack kipwatch_acme is refused: {RULE} has a page whose headings are not"
     )
@@ -178,6 +178,6 @@ def test_a_command_refuses_a_broken_pack(command: list[str], tmp_path: Path, cap
 def test_without_its_pack_an_archive_is_still_read(tmp_path: Path, capture: Path) -> None:
     install(tmp_path)
     archive = tmp_path / "archive"
-    assert run_process("report", capture, "--archive", archive, **searched(tmp_path)).status == 0
+    assert run_process("report", capture, "--archive", archive, PYTHONPATH=searched(tmp_path)).status == 0
     read = run_process("report", archive, "--versions")
     assert (read.status, read.errors) == (0, "")
