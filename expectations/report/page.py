@@ -6,7 +6,7 @@ The page of a running kipwatch (`live_page.py`) is made of the same parts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from itertools import groupby
@@ -49,11 +49,11 @@ def fleet_page(
     """Return the page. Each line of `read` names a file that was read and its frames."""
     anchors = Anchors([client.software for client in clients], findings)
     sections = (
-        *_planned(upgrade),
+        *planned(upgrade),
         ("findings", f"Findings ({len(findings)})", findings_list(findings, anchors)),
-        ("matrix", "Client software and rules", _legend() + _matrix(clients, anchors)),
+        ("matrix", "Client software and rules", _matrix(clients, anchors)),
         ("facts", "Facts", _facts(clients, anchors)),
-        ("versions", "What brokers offer", _versions(versions)),
+        ("versions", "What brokers offer", offers(versions)),
     )
     return document("kipwatch: the fleet", _heading(read, findings), sections)
 
@@ -72,7 +72,7 @@ def document(title: str, header: str, sections: Iterable[Section], head: str = "
     )
 
 
-def _planned(upgrade: UpgradeReport | None) -> list[Section]:
+def planned(upgrade: UpgradeReport | None) -> list[Section]:
     """Return the section on the upgrade, if one is planned."""
     if upgrade is None:
         return []
@@ -152,15 +152,29 @@ def _legend() -> str:
 
 
 def _matrix(clients: Sequence[Client], anchors: Anchors) -> str:
-    heads = "".join(f'<th scope="col">{_client_head(client, anchors)}</th>' for client in clients)
-    by_rule = zip(*(client.coverage for client in clients), strict=True)
-    bodies = (
-        _family(family, list(rows), clients, anchors)
-        for family, rows in groupby(by_rule, key=lambda rows: rows[0].rule.partition("/")[0])
+    return rules_matrix(
+        [_client_head(client, anchors) for client in clients],
+        [client.coverage for client in clients],
+        lambda column, rule: anchors.findings(clients[column].software, rule),
     )
+
+
+def rules_matrix(
+    heads: Sequence[str],
+    columns: Sequence[Sequence[Coverage]],
+    place: Callable[[int, str], str] = lambda column, rule: "",
+) -> str:
+    """Return a table with a row for each rule, as HTML, and what its signs mean.
+
+    Each column has the coverage of the same rules. `heads` are HTML. `place` says where the cell of a column
+    and a rule leads.
+    """
+    shown = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    families = groupby(zip(*columns, strict=True), key=lambda rows: rows[0].rule.partition("/")[0])
+    bodies = "".join(_family(family, list(rows), place) for family, rows in families)
     return (
-        '<div class="wide"><table class="matrix">\n'
-        f'<thead><tr><th scope="col">rule</th>{heads}</tr></thead>\n{"".join(bodies)}</table></div>'
+        f'{_legend()}<div class="wide"><table class="matrix">\n'
+        f'<thead><tr><th scope="col">rule</th>{shown}</tr></thead>\n{bodies}</table></div>'
     )
 
 
@@ -172,25 +186,20 @@ def _client_head(client: Client, anchors: Anchors) -> str:
     return f"{title}<small>{counted(client.connections, 'connection')}</small>"
 
 
-def _family(
-    family: str, rows: Iterable[tuple[Coverage, ...]], clients: Sequence[Client], anchors: Anchors
-) -> str:
-    width = len(clients)
+def _family(family: str, rows: Sequence[tuple[Coverage, ...]], place: Callable[[int, str], str]) -> str:
+    width = len(rows[0])
     head = f'<tr class="family"><th scope="rowgroup" colspan="{width + 1}">{FAMILY_NAMES[family]}</th></tr>\n'
-    return f"<tbody>{head}{''.join(_row(each, clients, anchors) for each in rows)}</tbody>\n"
+    return f"<tbody>{head}{''.join(_row(each, place) for each in rows)}</tbody>\n"
 
 
-def _row(rows: tuple[Coverage, ...], clients: Sequence[Client], anchors: Anchors) -> str:
+def _row(rows: tuple[Coverage, ...], place: Callable[[int, str], str]) -> str:
     rule = rows[0].rule
-    cells = "".join(
-        _cell(row, anchors.findings(client.software, rule)) for row, client in zip(rows, clients, strict=True)
-    )
+    cells = "".join(_cell(row, place(column, rule)) for column, row in enumerate(rows))
     offence = escape(rule.partition("/")[2])
     silent = all(state_in_words(row) == "not exercised" for row in rows)
     name = ' class="silent"' if silent else ""
-    place = anchors.rule(rule)
     head = f'<th scope="row" title="{escape(_SUMMARIES[rule])}">{offence}</th>'
-    return f'<tr{name} id="{place}">{head}{cells}</tr>\n'
+    return f'<tr{name} id="{Anchors.rule(rule)}">{head}{cells}</tr>\n'
 
 
 def _cell(row: Coverage, place: str) -> str:
@@ -279,7 +288,8 @@ def _client_facts(client: Client, place: str) -> str:
     )
 
 
-def _versions(view: VersionsView) -> str:
+def offers(view: VersionsView) -> str:
+    """Return what each broker advertises, as HTML."""
     if not view.brokers:
         return "<p>No broker advertised its versions.</p>"
     heads = "".join(f'<th scope="col">{text(offer.broker)}</th>' for offer in view.brokers)

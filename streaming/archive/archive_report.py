@@ -75,7 +75,9 @@ def archive_among(paths: Sequence[Path]) -> Path | None:
 def archived_usage(folder: Path) -> ArchivedUsage:
     """Read an archive. Raises UserError if it cannot be read, or is of another version."""
     with readable(folder):
-        usage, connections, brokers = (_opened(folder, name) for name in ("usage", "connections", "brokers"))
+        usage, connections, brokers = (
+            opened_table(folder, name) for name in ("usage", "connections", "brokers")
+        )
         uses, clients = _added_up(usage), _counted(connections.to_table(columns=_CONNECTION))
         offers = _latest(brokers.to_table(), ["cluster", "broker", "ranges_id"], "last_seen")
     found = _used(uses)
@@ -93,7 +95,7 @@ def archived_usage(folder: Path) -> ArchivedUsage:
     )
 
 
-def _opened(folder: Path, table: str) -> ds.Dataset:
+def opened_table(folder: Path, table: str) -> ds.Dataset:
     """Open a table, one without rows if there is none."""
     if not (folder / table).is_dir():
         return ds.dataset(_SCHEMAS[table].empty_table())

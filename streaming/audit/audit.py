@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +23,7 @@ import pyarrow.dataset as ds
 from rich.table import Table
 
 from decoders.schema.registry import Schemas
+from expectations.report.history_page import PolicyHistory, PolicyWeek
 from expectations.report.upgrade import fate_of
 from expectations.suites.archive_suites import (
     EXTRA_COLUMNS,
@@ -110,6 +112,27 @@ def audit_archive(
             return _validated(archive, days, policies or suites_at(time.time_ns(), schemas))
         except SuiteError as error:
             raise UserError(str(error)) from error
+
+
+def policies_by_week(
+    folder: Path, weeks: Sequence[str], schemas: Schemas, policies: Sequence[Suite]
+) -> list[PolicyHistory]:
+    """Validate an archive by policies, week by week. A week is named by its Monday.
+
+    Raises UserError if the archive cannot be read, or a week has more rows than are read into memory.
+    """
+    found: dict[tuple[str, str], PolicyHistory] = {}
+    for week in weeks:
+        sunday = date.fromisoformat(week) + timedelta(days=6)
+        results = audit_archive(folder, Days(week, sunday.isoformat()), schemas, policies)
+        if results is None:
+            raise UserError(f"the week of {week} is too large for policies: leave --policies out")
+        for result in results:
+            for outcome in result.outcomes:
+                key = result.table, outcome.id
+                history = found.setdefault(key, PolicyHistory(result.table, outcome.meaning, {}))
+                history.weeks[week] = PolicyWeek(result.rows, outcome.unexpected_count, outcome.success)
+    return [found[key] for key in sorted(found)]
 
 
 def policies_of(path: Path) -> list[Suite]:

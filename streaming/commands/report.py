@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from rich.console import Console
 from rich.markup import escape
 
 from decoders.schema.registry import Schemas, default_schemas
+from expectations.report.history_page import History, history_page
 from expectations.report.junit import junit_upgrade
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
-from expectations.report.terminal import upgrade_list, upgrade_summary
+from expectations.report.terminal import counted, upgrade_list, upgrade_summary
 from expectations.report.upgrade import UpgradeReport, upgrade_report
 from expectations.report.versions import FeatureMap, VersionsView, versions_view
+from streaming.archive.archive_history import archived_history
 from streaming.archive.archive_report import archive_among, archived_usage, show_archive
 from streaming.archive.batch_files import missing_siblings
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
+from streaming.settings.configuration import configure
 from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas
 from streaming.user_error import UserError, did_you_mean
 
@@ -33,7 +37,12 @@ NAMED = 3
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_capture_flags(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as an HTML page")
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="write the report as an HTML page; that of an archive is by week",
+    )
     parser.add_argument(
         "--versions",
         action="store_true",
@@ -103,12 +112,13 @@ def _archive_among(arguments: argparse.Namespace) -> Path | None:
     archive = archive_among(arguments.files)
     if archive is None:
         return None
-    for flag in ("html", "features", "archive"):
+    for flag in ("features", "archive"):
         if getattr(arguments, flag):
             raise UserError(f"--{flag} needs captures, and {archive} is an archive; leave it out")
-    if arguments.upgrade_to is None and not arguments.versions:
+    if arguments.upgrade_to is None and not arguments.versions and not arguments.html:
         raise UserError(
-            f"{archive} is an archive, which has no verdicts by client: add --upgrade-to or --versions"
+            f"{archive} is an archive, which has no verdicts by client: "
+            "add --upgrade-to, --versions or --html"
         )
     return archive
 
@@ -122,6 +132,10 @@ def _run_on_archive(
     versions = versions_view(usage.brokers, (), {}, default_schemas().api_names)
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
+    if arguments.html:
+        source = f"{folder}: {counted(usage.requests, 'request')}"
+        page = history_page(source, _history(folder, arguments), versions, upgrade)
+        write_report(arguments.html, page.encode())
     if arguments.json:
         read = {"archive": str(folder), "requests": usage.requests, "folded": usage.folded}
         _print_json({**read, "versions": versions, **(upgrade.fields() if upgrade else {})})
@@ -131,6 +145,20 @@ def _run_on_archive(
         print(f"kipwatch: the archive {folder} holds no request", file=sys.stderr)
         return INCOMPLETE
     return FAILED if upgrade and upgrade.breaking else PASSED
+
+
+def _history(folder: Path, arguments: argparse.Namespace) -> History:
+    """Read what an archive holds by week, and validate that by the policies of the configuration."""
+    configuration = configure(argparse.Namespace(config=arguments.config, schemas=arguments.schemas))
+    history = archived_history(folder)
+    if not configuration.policies:
+        return history
+    if find_spec("great_expectations") is None:
+        raise UserError("policies need the extra [audit]: pip install 'kipwatch[audit]'")
+    from streaming.audit.audit import policies_by_week, policies_of  # noqa: PLC0415  # it takes seconds to load
+
+    schemas, policies = load_schemas(configuration.schemas), policies_of(Path(configuration.policies))
+    return history._replace(policies=policies_by_week(folder, history.weeks, schemas, policies))
 
 
 def _warn_of_missing(folder: Path) -> None:

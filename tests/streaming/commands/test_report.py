@@ -197,8 +197,8 @@ def test_an_archive_is_a_gate_and_shows_versions_as_text(
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
-        ((), "is an archive, which has no verdicts by client: add --upgrade-to or --versions"),
-        (("--versions", "--html", "page.html"), "--html needs captures"),
+        ((), "no verdicts by client: add --upgrade-to, --versions or --html"),
+        (("--versions", "--features", "features.toml"), "--features needs captures"),
         (("--versions", real_clients.CAPTURE), "is an archive: name it alone, or captures"),
     ],
 )
