@@ -390,7 +390,8 @@ def _contradictions() -> panels.Panel:
     return panels.graph_panel(
         "Segments that contradict others",
         "Segments over the range as forged ones are: a reset or a fin that its receiver does not take, an "
-        "acknowledgment of bytes that were never sent, bytes after a close.",
+        "acknowledgment of bytes that were never sent, other bytes in place of some that are buffered, bytes "
+        "after a close.",
         {"{{kind}}": queries.CONTRADICTIONS},
         span=24,
         empty="no segment contradicts another",

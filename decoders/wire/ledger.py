@@ -25,7 +25,7 @@ class SkipReason(enum.StrEnum):
     """At a place that the stream has passed: retransmitted, overlapping, or captured after a gap was
     noted."""
     CONFLICTING = "conflicting"
-    """Sent again with another value while the byte that was captured first is buffered. The first is used."""
+    """Captured twice with different values, while the first was buffered: neither is used."""
     UNSYNCHRONISED = "unsynchronised"
     """After a gap or a join mid-stream, before the next certain frame boundary."""
     AFTER_HOLE = "after-hole"
@@ -61,6 +61,8 @@ class Contradiction(enum.StrEnum):
     """A FIN that its receiver does not take, or behind which its sender sends more."""
     ACKNOWLEDGMENT = "acknowledgment"
     """An acknowledgment of bytes that were never sent."""
+    CONTENT = "content"
+    """Other bytes at a place of the stream whose bytes are buffered: nobody can tell which were received."""
     CLOSE = "close"
     """New bytes on a connection that was closed: it is joined mid-stream."""
 

@@ -2,9 +2,10 @@
 
 Offsets in the stream do not wrap: offset 0 is the first byte after the SYN, or the first captured byte if the
 SYN was missed. Of bytes that were sent twice, those captured first are used (RFC 9293 section 3.10.7.4 lets a
-receiver trim what it has). If these are still buffered and the others differ, the ledger counts the others as
-conflicting. Bytes that were passed on are not kept for comparison, because a keep-alive may carry any byte in
-place of the last one.
+receiver trim what it has). If these are still buffered and the others differ, nothing shows which ones the
+receiver took: a checksum may be wrong, or too few hops allowed. Such bytes are disputed: none of them are
+used, and they are a gap. Bytes that were passed on are not kept for comparison, because a keep-alive may
+carry any byte in place of the last one.
 
 Bytes behind a hole are buffered while the missing ones may still arrive. If the other side has acknowledged a
 hole, its bytes have passed on the wire, and may still be captured: packets of several queues are not in wire
@@ -21,7 +22,8 @@ response follows its request, in whichever order they were captured.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
@@ -44,6 +46,7 @@ class Chunk(NamedTuple):
     `acknowledgment` is the 32-bit number in the segment's header, `behind` the offset in the other direction
     that it stands for. `missing` is the number of bytes after it that the snap length cut off. Bytes that
     were encrypted have a `record_end`: their receiver can read them once it has the stream up to that offset.
+    A chunk that `is_disputed` was also captured with other bytes.
     """
 
     offset: int
@@ -55,6 +58,7 @@ class Chunk(NamedTuple):
     behind: int = 0
     missing: int = 0
     record_end: int | None = None
+    is_disputed: bool = False
 
     @property
     def end(self) -> int:
@@ -302,7 +306,11 @@ class Stream:
         chunk = self._held.pop(0)
         self._held_cost -= len(chunk.payload) + PIECE_COST
         self._pass(chunk.end)
-        yield chunk
+        if chunk.is_disputed:
+            self._ledger.skip(SkipReason.CONFLICTING, len(chunk.payload))
+            yield Gap(chunk.offset, len(chunk.payload), chunk.captured_at, chunk.position)
+        else:
+            yield chunk
         if chunk.missing:
             yield from self._skip_missing(chunk)
 
@@ -317,6 +325,7 @@ class Stream:
     def _hold(self, chunk: Chunk) -> None:
         """Hold the parts of a chunk that have not passed and are not held."""
         kept = conflicting = 0
+        disputed: list[tuple[int, int]] = []
         at = max(chunk.offset, self._next)
         index = bisect_right(self._held, at, key=lambda held: held.end)
         while at < chunk.end:
@@ -327,12 +336,28 @@ class Stream:
                 self._held_cost += end - at + PIECE_COST
                 kept += end - at
                 index += 1
-            if next_held:
-                conflicting += _conflicting_bytes(chunk, next_held)
+            if next_held and (overlap := _conflict(chunk, next_held)):
+                disputed.append(overlap)
+                conflicting += overlap[1] - overlap[0]
             at = next_held.end if next_held else end
             index += 1
         self._ledger.skip(SkipReason.CONFLICTING, conflicting)
         self._ledger.skip(SkipReason.DUPLICATE, len(chunk.payload) - kept - conflicting)
+        if disputed:
+            self._ledger.contradict(Contradiction.CONTENT)
+            self._dispute(disputed)
+
+    def _dispute(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Note the ranges of offsets, each within a held chunk, that were captured with different bytes."""
+        for start, end in ranges:
+            index = bisect_right(self._held, start, key=lambda held: held.end)
+            held = self._held[index]
+            bounds = sorted({held.offset, start, end, held.end})
+            parts = [held.part(*part) for part in pairwise(bounds)]
+            self._held[index : index + 1] = [
+                part._replace(is_disputed=held.is_disputed or start <= part.offset < end) for part in parts
+            ]
+            self._held_cost += PIECE_COST * (len(parts) - 1)
 
 
 def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
@@ -349,9 +374,9 @@ def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
     )
 
 
-def _conflicting_bytes(chunk: Chunk, held: Chunk) -> int:
-    """Return the size of two chunks' overlap if their bytes differ there, else 0."""
+def _conflict(chunk: Chunk, held: Chunk) -> tuple[int, int] | None:
+    """Return where two chunks overlap if their bytes differ there."""
     start, end = max(chunk.offset, held.offset), min(chunk.end, held.end)
     if end <= start or chunk.part(start, end).payload == held.part(start, end).payload:
-        return 0
-    return end - start
+        return None
+    return start, end

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 from decoders.wire.stream import Chunk, Gap, Stream
 from tests.decoders.wire.conversation import CLIENT, SERVER
@@ -56,21 +56,40 @@ def test_a_chunk_has_the_fields_of_its_segment() -> None:
     assert (second.offset, second.captured_at, second.position) == (2, 5, 5)
 
 
-def test_of_bytes_sent_twice_the_first_captured_are_used() -> None:
+def test_of_bytes_sent_twice_with_other_content_none_are_used() -> None:
     ledger = Ledger()
     stream = Stream(ledger, 0)
     assert bytes_and_gaps(push(stream, segment(2, b"CD"))) == []
-    assert bytes_and_gaps(push(stream, segment(0, b"abcdef"))) == [b"ab", b"CD", b"ef"]
-    assert ledger.skipped == {SkipReason.CONFLICTING: 2}
+    assert bytes_and_gaps(push(stream, segment(0, b"abcdef"))) == [b"ab", 2, b"ef"]
+    assert ledger.skipped == {SkipReason.CONFLICTING: 4}
+    assert ledger.contradictions == {Contradiction.CONTENT: 1}
 
 
 def test_only_the_overlap_that_differs_conflicts() -> None:
     ledger = Ledger()
     stream = Stream(ledger, 0)
     push(stream, segment(1, b"bc"))
-    push(stream, segment(4, b"ef"))
-    assert bytes_and_gaps(push(stream, segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", b"ef"]
-    assert ledger.skipped == {SkipReason.DUPLICATE: 2, SkipReason.CONFLICTING: 2}
+    push(stream, segment(4, b"efgh"))
+    assert bytes_and_gaps(push(stream, segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", 2, b"gh"]
+    assert ledger.skipped == {SkipReason.DUPLICATE: 2, SkipReason.CONFLICTING: 4}
+
+
+def test_bytes_in_dispute_stay_so_whatever_comes_again() -> None:
+    ledger = Ledger()
+    stream = Stream(ledger, 0)
+    for payload in (b"efgh", b"eXgh", b"efgh"):
+        assert bytes_and_gaps(push(stream, segment(4, payload))) == []
+    assert bytes_and_gaps(push(stream, segment(0, b"abcd"))) == [b"abcd", 4]
+    assert stream.held == 0
+
+
+def test_bytes_that_are_sent_again_as_they_were_are_used() -> None:
+    ledger = Ledger()
+    stream = Stream(ledger, 0)
+    for start, payload in ((4, b"efgh"), (6, b"gh"), (3, b"defg"), (0, b"abc")):
+        last = push(stream, segment(start, payload))
+    assert bytes_and_gaps(last) == [b"abc", b"d", b"efgh"]
+    assert not ledger.contradictions
 
 
 def test_only_bytes_at_the_start_of_a_payload_start_a_segment() -> None:
