@@ -1,4 +1,6 @@
-"""Which connections a tracker gives up first, when strangers open more than it follows.
+"""Which connections a tracker closes without a packet of their own, and how many at once.
+
+When strangers open more than it follows, it evicts those that have come least far:
 
     standing    what was captured of the connection              next
     ----------  -----------------------------------------------  ---------------------------------------------
@@ -14,8 +16,12 @@
 
 A connection that is UNANSWERED or ANSWERED is half-open. Who forges the address of a sender gets no further:
 only who receives the broker's segments can acknowledge them. Connections are evicted in the order of these
-states, and those in the same state in the order of their latest segments. Many are evicted at once, because
-ordering all of them takes a millisecond.
+states, and those in the same state in the order of their latest segments.
+
+When all together hold too many bytes, those that hold most are evicted, until half is free. And those that
+were silent for KEPT_FOR are closed as idle; they are looked for every IDLE_INTERVAL of capture time. Of each
+kind `closed_at_once` are closed at most: many, because ordering all connections takes a millisecond, and not
+all, because closing one may take 50 microseconds.
 """
 
 from __future__ import annotations
@@ -27,6 +33,9 @@ from decoders.frame.record import Direction
 
 MAX_CONNECTIONS: Final = 50_000
 """Open connections. Each takes some 8 KiB besides the bytes that it holds."""
+
+IDLE_INTERVAL: Final = 100_000_000
+"""Nanoseconds of capture time."""
 
 HEAVY: Final = "heavy"
 """The name in metrics of connections that are evicted because of the bytes that they hold."""
@@ -65,6 +74,11 @@ def max_half_open(max_connections: int) -> int:
     return max(1, max_connections // 2)
 
 
-def evicted_at_once(max_connections: int) -> int:
-    """Return how many connections are evicted before another one opens."""
+def closed_at_once(max_connections: int) -> int:
+    """Return how many connections are evicted, or closed as idle, when a packet comes."""
     return max(1, max_connections // 64)
+
+
+def may_be_idle(captured_at: int, looked_at: int) -> bool:
+    """Whether idle connections are looked for when a packet is captured, after they were at another time."""
+    return not 0 <= captured_at - looked_at < IDLE_INTERVAL

@@ -10,9 +10,10 @@ end:
     REPLACED  the broker accepts a SYN for another connection between the same sockets
     IDLE      it was silent for KEPT_FOR of capture time
     EVICTED   another one opens while `max_connections` are open, or half as many half-open: those that have
-              come least far (`decoders.wire.eviction`) are closed, many at once; or all together hold more
-              than `max_held` bytes, and it holds most: such ones are closed until half of that is free.
+              come least far are closed; or all together hold more than `max_held` bytes, and it holds most.
               Later segments join the connection mid-stream
+
+`decoders.wire.eviction` says how many are closed at once.
 
 The bytes that one connection holds are bounded by the largest frame, the largest hole and the requests in
 flight.
@@ -28,6 +29,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import takewhile
 from operator import attrgetter
+from typing import Final, Protocol
 
 from decoders.frame.record import Closing, Record
 from decoders.retention import KEPT_FOR
@@ -37,7 +39,13 @@ from decoders.wire.admission import Admission, ClosedConnections, ConnectionKey
 from decoders.wire.closing import Ends
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import MAX_KEY_WAIT
-from decoders.wire.eviction import HEAVY, MAX_CONNECTIONS, evicted_at_once, max_half_open
+from decoders.wire.eviction import (
+    HEAVY,
+    MAX_CONNECTIONS,
+    closed_at_once,
+    max_half_open,
+    may_be_idle,
+)
 from decoders.wire.frame_detector import ExcludesClient, FrameDetector
 from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger
@@ -51,8 +59,23 @@ MAX_HELD = 128 * 1024 * 1024
 
 Incomplete frames take up to four times as much memory where they are copied from batch to batch.
 """
-MakeRoom = Callable[[Segment], Iterable[Record]]
-"""Called with the segment that opens a connection; yields the records of those that are evicted before."""
+NEVER: Final = 1 << 62
+"""Nanoseconds since the epoch, in the year 2116: no packet was captured then."""
+
+
+class Closings(Protocol):
+    """Closes connections without a packet of their own, and yields the records of those that it closes."""
+
+    def make_room(self, segment: Segment) -> Iterable[Record]:
+        """Evict connections if there is no room for the one that a segment opens."""
+
+    def free(self, segment: Segment, latest: Connection | None) -> Iterable[Record]:
+        """Evict connections because all hold too much. `latest` is that of the segment, if it has it."""
+
+    def close_idle(self, segment: Segment) -> Iterable[Record]:
+        """Close connections that were silent until a segment is captured."""
+
+
 OnEnd = Callable[[SocketAddress, SocketAddress, Ledger], None]
 """Called with the client, the server and the ledger of a connection that leaves the tracker."""
 
@@ -103,7 +126,8 @@ class WaitingConnections:
 class Tracker:
     """Follows every connection to the watched ports.
 
-    `held` is the memory in bytes, roughly, that all connections hold; `max_held` bounds it. `port_ledgers`
+    `held` is the memory in bytes, roughly, that all connections hold; `max_held` bounds it. `closings` is the
+    tracker itself, unless another one is set. `port_ledgers`
     count the bytes of the connections to each watched port. `closed` has the connections that are remembered,
     `run` the fields that all records share. `evicted` counts the connections that were evicted: by how far
     they had come, or as HEAVY.
@@ -125,8 +149,6 @@ class Tracker:
         excludes_client: ExcludesClient | None = None,
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
-        before_eviction: Callable[[], None] | None = None,
-        make_room: MakeRoom | None = None,
         before_remembering: Callable[[], None] | None = None,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
@@ -136,9 +158,8 @@ class Tracker:
         called when a connection is closed, and at the end of the source for open ones. Connections are
         excluded if `excludes_client` returns True for the client ID of their first request. TLS is decrypted
         with the secrets of `key_log`, which may grow meanwhile; without one it is opaque. Records show the
-        address of a client as `shown_client` returns it. `before_eviction` is called before connections are
-        closed because all hold too much, `make_room` instead of evicting connections before one opens,
-        `before_remembering` before `closed` is used.
+        address of a client as `shown_client` returns it. `before_remembering` is called before `closed` is
+        used.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -147,8 +168,8 @@ class Tracker:
         self._max_held = max_held
         self.held = 0
         self._on_end = on_end
-        self._before_eviction = before_eviction
-        self._make_room = make_room or self._evict_least
+        self.closings: Closings = self
+        self._looked_at = NEVER
         self._half_open = set[ConnectionKey]()
         self.evicted = Counter[str]()
         self.closed = ClosedConnections(max_connections, before_remembering)
@@ -220,14 +241,14 @@ class Tracker:
 
     def _records(self, segment: Segment, known: Connection | None) -> Iterator[Record]:
         yield from self.try_keys()
-        yield from self._close_idle(segment)
+        yield from self.closings.close_idle(segment)
         yield from self._give_up_overdue(segment)
         connection = self.find(segment) if known is None or known.is_closed else known
         if connection is not None and connection.is_replaced_by(segment):
             yield from connection.give_up_all()
             self._note(connection, segment)
             if not connection.is_closed:
-                yield from self._close(connection, Closing.REPLACED, segment)
+                yield from self.close(connection, Closing.REPLACED, segment)
             if (syn := connection.offered_syn(segment)) is not None:
                 yield from self._follow(syn, None)
             connection = self.find(segment)
@@ -243,7 +264,7 @@ class Tracker:
             connection = self._admission.admit(segment)
             if connection is None:
                 return
-            yield from self._make_room(segment)
+            yield from self.closings.make_room(segment)
             yield connection.open(segment)
         self._open[connection.client, connection.server] = connection
         self.touch(connection)
@@ -251,7 +272,7 @@ class Tracker:
         self._note_standing(connection)
         self._note(connection, segment)
         if self.held > self._max_held:
-            yield from self._evict_heaviest(segment)
+            yield from self.closings.free(segment, connection)
 
     def adopt(
         self, client: SocketAddress, server: SocketAddress, client_syn: ClientSyn, opened: Record
@@ -272,10 +293,19 @@ class Tracker:
         """Whether `on_end` is set."""
         return self._on_end is not None
 
-    def evict(self, connection: Connection, segment: Segment) -> Iterator[Record]:
-        """Close a connection to make room, when `segment` is captured."""
-        self.evicted[connection.standing.shown] += 1
-        yield from self._close(connection, Closing.EVICTED, segment)
+    def close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
+        """Close a connection for another reason than its own segments, when `segment` is captured."""
+        yield from connection.close(closing, segment.captured_at, segment.position)
+        self._count_held(connection)
+        self._forget(connection)
+        self._waiting.note(connection, None)
+        self._keyless.note(connection, None)
+        self._notify_end(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """Note that a connection that neither holds nor awaits anything was closed by another tracker."""
+        connection.is_closed = True
+        self._forget(connection)
 
     def _note_standing(self, connection: Connection) -> None:
         if connection.standing.is_half_open:
@@ -308,10 +338,6 @@ class Tracker:
             return keyless if late is None else late
         return min(late, keyless)
 
-    def overdue(self, captured_at: int) -> list[Connection]:
-        """Return the connections that a packet captured at a time makes give up, if none is evicted first."""
-        return list(self._waiting.overdue(captured_at))
-
     def _give_up_overdue(self, segment: Segment) -> Iterator[Record]:
         until = self.waits_until
         if until is None or segment.captured_at <= until:
@@ -320,7 +346,7 @@ class Tracker:
             yield from connection.give_up()
             self._note(connection, segment)
             if self.held > self._max_held:
-                yield from self._evict_heaviest(segment)
+                yield from self.closings.free(segment, None)
         while (connection := next(self._keyless.overdue(segment.captured_at), None)) is not None:
             yield from connection.give_up_keys()
             self._note_held(connection)
@@ -339,48 +365,43 @@ class Tracker:
         self._notify_end(connection)
         self.closed.add(connection, closed_at, ends)
 
-    def _close(self, connection: Connection, closing: Closing, segment: Segment) -> Iterator[Record]:
-        """Close a connection for another reason than its own segments, when `segment` is captured."""
-        yield from connection.close(closing, segment.captured_at, segment.position)
-        self._count_held(connection)
-        self._forget(connection)
-        self._waiting.note(connection, None)
-        self._keyless.note(connection, None)
-        self._notify_end(connection)
-
     def _notify_end(self, connection: Connection) -> None:
         if self._on_end:
             self._on_end(connection.client, connection.server, connection.ledger)
 
-    def _close_idle(self, segment: Segment) -> Iterator[Record]:
-        while self._open:
-            oldest = next(iter(self._open.values()))
-            if segment.captured_at - oldest.last_seen_at <= KEPT_FOR:
+    def close_idle(self, segment: Segment) -> Iterator[Record]:
+        """Close the connections that were silent for KEPT_FOR, the one that was silent longest first."""
+        if not may_be_idle(segment.captured_at, self._looked_at):
+            return
+        self._looked_at = segment.captured_at
+        for _ in range(closed_at_once(self._max_connections)):
+            oldest = next(iter(self._open.values()), None)
+            if oldest is None or segment.captured_at - oldest.last_seen_at <= KEPT_FOR:
                 return
-            yield from self._close(oldest, Closing.IDLE, segment)
+            yield from self.close(oldest, Closing.IDLE, segment)
 
     def _count_held(self, connection: Connection) -> None:
         held = connection.held
         self.held += held - connection.counted_held
         connection.counted_held = held
 
-    def _evict_heaviest(self, segment: Segment) -> Iterator[Record]:
+    def free(self, segment: Segment, latest: Connection | None) -> Iterator[Record]:
         """Close the connections that hold most, until half of `max_held` is free."""
-        if self._before_eviction:
-            self._before_eviction()
-        for connection in sorted(self._open.values(), key=lambda each: each.counted_held, reverse=True):
+        by_weight = sorted(self._open.values(), key=lambda each: each.counted_held, reverse=True)
+        for connection in by_weight[: closed_at_once(self._max_connections)]:
             if self.held <= self._max_held // 2:
                 return
             self.evicted[HEAVY] += 1
-            yield from self._close(connection, Closing.EVICTED, segment)
+            yield from self.close(connection, Closing.EVICTED, segment)
 
-    def _evict_least(self, segment: Segment) -> Iterator[Record]:
+    def make_room(self, segment: Segment) -> Iterator[Record]:
         """Close the connections that have come least far, if there is no room for another one."""
         if len(self._open) < self._max_connections and len(self._half_open) < self._max_half_open:
             return
         by_standing = sorted(self._open.values(), key=attrgetter("standing"))
-        for connection in by_standing[: evicted_at_once(self._max_connections)]:
-            yield from self.evict(connection, segment)
+        for connection in by_standing[: closed_at_once(self._max_connections)]:
+            self.evicted[connection.standing.shown] += 1
+            yield from self.close(connection, Closing.EVICTED, segment)
 
 
 def _finish(connection: Connection) -> Iterator[Record]:

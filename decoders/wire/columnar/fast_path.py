@@ -41,8 +41,7 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
         pair, captured_at = state.pairs[row], state.captured_at[row]
         status = DONE
         if pair != NO_SEGMENT:
-            is_idle = captured_at - totals.earliest > state.limits[0].idle_after
-            if is_idle or captured_at > totals.waits_until:
+            if captured_at > totals.waits_until or _may_be_idle(state, captured_at):
                 return SLOW_PATH, row
             totals.earliest = min(totals.earliest, captured_at)
             if pair == UNWATCHED:
@@ -62,6 +61,18 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
             return status, row
         row += 1
     return DONE, row
+
+
+@inlined
+def _may_be_idle(state: FastPathState, captured_at: Any) -> Any:
+    """Whether a connection may have been silent for long, if idle ones are to be looked for."""
+    totals, limits = state.totals[0], state.limits[0]
+    if 0 <= captured_at - totals.looked_at < limits.idle_interval:
+        return False
+    if captured_at - min(totals.earliest, totals.oldest) > limits.idle_after:
+        return True
+    totals.looked_at = captured_at
+    return False
 
 
 @inlined

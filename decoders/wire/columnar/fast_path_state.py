@@ -38,6 +38,8 @@ TOTALS = np.dtype(
         ("rows", np.int64),
         ("top", np.int64),  # where the free part of the data begins
         ("earliest", np.int64),
+        ("oldest", np.int64),
+        ("looked_at", np.int64),
         ("waits_until", np.int64),
         ("held", np.int64),
         ("tcp", np.int64),
@@ -53,8 +55,9 @@ TOTALS = np.dtype(
 """Totals of all flows.
 
 `held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
-before `earliest`, and a packet captured after `waits_until` makes a connection give up a wait; both are in
-nanoseconds since the epoch.
+before `earliest` and `oldest`: the one is that of the packets since the connections were put in the order of
+their latest packets, the other that of the connections then. Idle ones were looked for at `looked_at`, and a
+packet captured after `waits_until` makes a connection give up a wait. All are nanoseconds since the epoch.
 `open` connections are open, `half_open` of them half-open, and below `max_open` and `max_half_open` a SYN
 opens another one without the scalar tracker. `ready`
 flows are ready, and `changes` rows of the table of changes are used.
@@ -64,6 +67,7 @@ PORT_BYTES = np.dtype(BYTE_COUNTS)
 LIMITS = np.dtype(
     [
         ("idle_after", np.int64),
+        ("idle_interval", np.int64),
         ("settling_time", np.int64),
         ("max_age", np.int64),
         ("max_frame", np.int64),

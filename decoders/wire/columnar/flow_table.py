@@ -18,21 +18,21 @@ A connection that is ordinary from its SYN to its end never needs a `Connection`
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Closing, Direction, Kind, Record
+from decoders.frame.record import Closing, Kind, Record
 from decoders.wire.closing import Ends
 from decoders.wire.columnar.events import SYN, ChangeColumns, LazyConnection, OpenedRecords, ends_of
-from decoders.wire.columnar.flows import NO_SYN, NOBODY, TO_BROKER, TO_CLIENT, Flows
+from decoders.wire.columnar.flows import NO_SYN, TO_BROKER, TO_CLIENT, Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.offload import offload, restore, settle
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch
 from decoders.wire.connection import Connection
 from decoders.wire.eviction import Standing
-from decoders.wire.segment import Segment
 from decoders.wire.tracker import Tracker
 
 NO_FLOW = -1
@@ -221,7 +221,7 @@ class FlowTable:
         state = self.flows.states[flow]
         self.half_open += connection.standing.is_half_open - self._is_half_open(flow)
         state["standing"] = connection.standing
-        state["last_packet"] = packet
+        state["last_packet"], state["last_seen_at"] = packet, connection.last_seen_at
         return flow
 
     def _is_half_open(self, flow: int) -> bool:
@@ -238,10 +238,38 @@ class FlowTable:
         least: list[int] = flows[np.argsort(order)].tolist()
         return least
 
-    def is_unspoken(self, flow: int) -> bool:
-        """Whether a flow's connection is lazy, and holds nothing that closing it would record."""
-        state = self.flows.states[flow]
-        return flow in self.lazy and bool(state["is_opening"]) and int(state["closer"]) == NOBODY
+    def heaviest(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the flows of all connections and the bytes that they hold, the one that holds most first."""
+        flows, states = self.open_flows(), self.flows.states
+        held = states["held"][flows]
+        for place in np.flatnonzero(~states["offloaded"][flows]).tolist():
+            held[place] = self._connections[flows.item(place)].counted_held
+        order = np.lexsort((states["last_packet"][flows], -held))
+        return flows[order], held[order]
+
+    def open_flows(self) -> NDArray[np.int64]:
+        """Return the flows of all open connections."""
+        return np.fromiter(chain(self.lazy, self._flow_of_id.values()), np.int64, self.open)
+
+    def drop(self, flows: list[int]) -> None:
+        """Note that offloaded connections are closed and not remembered, and release their flows."""
+        for flow in flows:
+            lazy = self.lazy.pop(flow, None)
+            pair = self._drop_adopted(flow) if lazy is None else lazy.pair
+            if pair is not None:
+                self.flow_of_pair[pair] = CLOSED
+            for direction in (TO_BROKER, TO_CLIENT) if self._apart else ():
+                self._take_apart(flow, direction)
+        numbers = np.array(flows)
+        self.half_open -= int(np.count_nonzero(self.flows.states["standing"][numbers] < Standing.SILENT))
+        self.flows.release_all(numbers)
+
+    def _drop_adopted(self, flow: int) -> int | None:
+        """Note that a connection was closed that the scalar tracker knows, and return its socket pair."""
+        connection = self._connections.pop(flow)
+        del self._flow_of_id[connection.identity]
+        self._tracker.drop(connection)
+        return self._pair_of_flow.pop(flow, None)
 
     def restore(self, connection: Connection, builder: FrameBatchBuilder) -> None:
         """Copy the state of an offloaded connection back from its flow."""
@@ -419,29 +447,6 @@ class LazyConnections:
         self._table.flows.release_all(flows)
         if len(self._ended) > 2 * self._max_remembered:
             self._forget_earlier()
-
-    def evict(self, flows: list[int], first: int, segment: Segment) -> ChangeColumns:
-        """Close lazy connections that are half-open or silent, and return their records, from number `first`.
-
-        They are not remembered.
-        """
-        table, count = self._table, len(flows)
-        for flow in flows:
-            table.flow_of_pair[table.lazy.pop(flow).pair] = CLOSED
-        numbers = np.array(flows)
-        standings = table.flows.states["standing"][numbers]
-        for standing in np.unique(standings).tolist():
-            self._tracker.evicted[Standing(standing).shown] += int(np.count_nonzero(standings == standing))
-        table.half_open -= int(np.count_nonzero(standings < Standing.SILENT))
-        table.flows.release_all(numbers)
-        return ChangeColumns(
-            numbers.astype(np.int32),
-            np.arange(first, first + count),
-            np.full(count, segment.captured_at),
-            np.full(count, segment.position),
-            np.full(count, Closing.EVICTED, np.uint8),
-            np.full(count, Direction.NONE, np.uint8),
-        )
 
     def choose_pairs(self) -> NDArray[np.int64]:
         """Number the pairs anew of connections that are open or remembered. Returns their former numbers."""

@@ -10,17 +10,17 @@ records in the order of the packets, from one sequence.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
-from decoders.frame.record import Record
 from decoders.keyed_hash import HashKeys
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
+from decoders.wire.columnar.closings import ColumnarClosings
 from decoders.wire.columnar.fast_path import run_fast_path
 from decoders.wire.columnar.fast_path_state import (
     CHANGE,
@@ -41,17 +41,17 @@ from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
 from decoders.wire.columnar.offload import add_counts, opened
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SocketPairs, put_segment, read_segments
-from decoders.wire.columnar.slow_path import LATEST_TIME, SlowPath
+from decoders.wire.columnar.slow_path import SlowPath
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
-from decoders.wire.eviction import MAX_CONNECTIONS, max_half_open
+from decoders.wire.eviction import IDLE_INTERVAL, MAX_CONNECTIONS, max_half_open
 from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT, SETTLING_TIME
 from decoders.wire.recorder import ShownClient, as_it_is
-from decoders.wire.segment import Segment, Skipped, TcpFlag, locate_segment
-from decoders.wire.tracker import MAX_HELD, OnEnd, Tracker
+from decoders.wire.segment import Skipped, TcpFlag, locate_segment
+from decoders.wire.tracker import MAX_HELD, NEVER, OnEnd, Tracker
 
 MAX_PAIRS = 1 << 20
 """Beyond so many socket pairs, those of connections that are open or remembered are numbered anew."""
@@ -88,7 +88,8 @@ class ColumnarTracker:
         """
         self._totals = np.zeros(1, TOTALS)
         self._totals["packets"], self._totals["next_sequence"] = 1, 1
-        self._totals["earliest"], self._totals["waits_until"] = LATEST_TIME, LATEST_TIME
+        for field in ("earliest", "oldest", "looked_at", "waits_until"):
+            self._totals[field] = NEVER
         self._totals["max_open"] = max_connections
         self._totals["max_half_open"] = max_half_open(max_connections)
         self._next_sequence = self._totals["next_sequence"]
@@ -106,15 +107,13 @@ class ColumnarTracker:
             excludes_client=excludes_client,
             key_log=key_log,
             shown_client=shown_client,
-            before_eviction=self._restore_all,
-            make_room=self._evict,
             before_remembering=self._remember_ended,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
         self._max_connections = max_connections
-        limits = (KEPT_FOR, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT, IN_FLIGHT_COST)
-        self._limits = np.array([limits], LIMITS)
+        limits = (KEPT_FOR, IDLE_INTERVAL, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT)
+        self._limits = np.array([(*limits, IN_FLIGHT_COST)], LIMITS)
         self._watched = np.full(1 << 16, not ports)
         self._watched[list(ports)] = True
         self._socket_pairs = SocketPairs(self._watched, HashKeys.of(secret))
@@ -128,15 +127,11 @@ class ColumnarTracker:
         self._opened_flow, self._opened_stream = opened()
         self._changes = np.zeros(0, CHANGE)
         self._tls = TlsAhead(self._flow_table)
-        self._slow_path = SlowPath(
-            self._tracker,
-            self._flow_table,
-            self._lazy,
-            self._tls,
-            self._totals,
-            max_connections=max_connections,
-            max_held=max_held,
+        shared = self._tracker, self._flow_table, self._lazy
+        self._tracker.closings = closings = ColumnarClosings(
+            *shared, self._totals, max_connections=max_connections, max_held=max_held
         )
+        self._slow_path = SlowPath(*shared, self._tls, closings=closings, totals=self._totals)
         self._packets = PacketBatch.of([])
         self._segments = read_segments(self._packets)
         self._pairs = np.empty(0, np.int64)
@@ -311,12 +306,6 @@ class ColumnarTracker:
         if count:
             changes = self._lazy.note(self._changes[:count], self._packets, self._segments)
             self._builder.changes.append(changes)
-
-    def _restore_all(self) -> None:
-        self._slow_path.restore_all()
-
-    def _evict(self, segment: Segment) -> Iterable[Record]:
-        return self._slow_path.make_room(segment)
 
     def _remember_ended(self) -> None:
         self._lazy.remember_all()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Record
-from decoders.wire.eviction import Standing, evicted_at_once, max_half_open
+from decoders.wire.eviction import Standing, closed_at_once, max_half_open
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -96,7 +96,7 @@ def test_a_flood_of_requests_evicts_the_one_that_was_silent_longest() -> None:
 
 def test_many_are_evicted_at_once() -> None:
     records, _ = scalar(placed(flood(silent, 1_281)), max_connections=1_280)
-    assert len(evicted(records)) == evicted_at_once(1_280) == 20
+    assert len(evicted(records)) == closed_at_once(1_280) == 20
 
 
 def test_the_answer_to_a_forged_segment_shows_no_client() -> None:

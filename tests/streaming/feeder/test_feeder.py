@@ -18,7 +18,7 @@ import pytest
 from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.eviction import MAX_CONNECTIONS, evicted_at_once, max_half_open
+from decoders.wire.eviction import MAX_CONNECTIONS, closed_at_once, max_half_open
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -171,7 +171,7 @@ def test_evicted_connections_are_on_the_metrics_page() -> None:
     value = feeder.registry.get_sample_value
     evicted = value("kipwatch_capture_evicted_connections_total", {"state": "half-open"})
     assert evicted is not None
-    assert 2**15 - max_half_open(most) <= evicted < 2**15 - max_half_open(most) + evicted_at_once(most)
+    assert 2**15 - max_half_open(most) <= evicted < 2**15 - max_half_open(most) + closed_at_once(most)
 
 
 def test_segments_that_contradict_others_are_on_the_metrics_page() -> None:

@@ -9,11 +9,12 @@ import pytest
 from numpy.typing import NDArray
 
 from decoders.frame.record import Kind, Record
+from decoders.retention import KEPT_FOR
 from decoders.wire.columnar.flows import slots_of_ring
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.connection import Connection
-from decoders.wire.eviction import evicted_at_once, max_half_open
+from decoders.wire.eviction import IDLE_INTERVAL, closed_at_once, max_half_open
 from decoders.wire.packet import Packet
 from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, locate_segment
 from decoders.wire.synthesis import SyntheticConnection
@@ -21,6 +22,7 @@ from decoders.wire.tracker import Tracker
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (
     CLIENT,
+    SECOND,
     SERVER,
     TO_BROKER,
     exchanges,
@@ -99,6 +101,23 @@ def test_frames_under_assembly_are_not_copied_for_each_packet() -> None:
     assert len(batch.data) < 20 * (1 << 22)
 
 
+def begun(connections: int) -> list[Packet]:
+    """Connections that have spoken, each with a frame under assembly."""
+    packets: list[Packet] = []
+    for number in range(connections):
+        client = SocketAddress(bytes([20, 1, number >> 8, number & 255]), 5_000)
+        connection = SyntheticConnection(client, SERVER)
+        packets += connection.opened(0)
+        for direction, data in exchanges(1):
+            packets += connection.sent(0, direction, data)
+        packets += connection.sent(0, TO_BROKER, prefixed(metadata(2))[:30])
+    return placed(packets)
+
+
+def later(packets: list[Packet], delay: int) -> list[Packet]:
+    return [packet._replace(captured_at=packet.captured_at + delay) for packet in packets]
+
+
 def flood(syns: int) -> list[Packet]:
     """SYNs of ever new sockets."""
     sockets = [SocketAddress(bytes([20, 0, number >> 8, number & 255]), 5_000) for number in range(syns)]
@@ -129,8 +148,48 @@ def test_syns_beyond_the_limit_are_left_to_compiled_code(
     tracker = new_columnar_tracker(max_connections=most)
     records = [*tracker.feed(PacketBatch.of(flood(syns))).records()]
     assert len(of_kind(records, Kind.CLOSED)) > syns - most
-    assert len(slow_path) <= (syns - max_half_open(most)) / evicted_at_once(most) + 1
+    assert len(slow_path) <= (syns - max_half_open(most)) / closed_at_once(most) + 1
     assert not adopted
+
+
+CLOCK = SyntheticConnection(CLIENT, SERVER).opened(0)
+MANY = 1_000
+
+
+def test_idle_connections_are_closed_in_columns(slow_path: list[Segment], adopted: list[Record]) -> None:
+    """They are closed in parts, so that no packet has to wait for all of them."""
+    at_once = closed_at_once(64 * 400)
+    packets = begun(MANY)
+    for number in range(4):
+        packets += later(CLOCK[:1], KEPT_FOR + 1 + number * IDLE_INTERVAL)
+    tracker = new_columnar_tracker(max_connections=64 * 400)
+    tracker.feed(PacketBatch.of(packets[: -len(CLOCK) - 1]))
+    closed = []
+    for packet in packets[-4:]:
+        closed.append(len(of_kind([*tracker.feed(PacketBatch.of([packet])).records()], Kind.CLOSED)))
+    assert closed == [at_once, at_once, MANY - 2 * at_once, 0]
+    assert not slow_path
+    assert not adopted
+    assert_equal(placed(packets), (3_000, len(packets) - 2), max_connections=64 * 400)
+
+
+def test_connections_that_hold_most_are_evicted_in_columns(adopted: list[Record]) -> None:
+    packets = [*begun(MANY), *later(pipelining(0)[:-SLOW], SECOND)]
+    most = 30 * MANY
+    tracker = new_columnar_tracker(max_held=most)
+    records = [*tracker.feed(PacketBatch.of(packets)).records()]
+    assert tracker.evicted["heavy"] == len(of_kind(records, Kind.CLOSED)) > MANY // 3
+    assert len(adopted) <= 2
+    assert_equal(placed(packets), (3_000,), max_held=most)
+
+
+def test_connections_that_spoke_are_evicted_in_columns(adopted: list[Record]) -> None:
+    most = MANY // 2
+    tracker = new_columnar_tracker(max_connections=most)
+    tracker.feed(PacketBatch.of(begun(MANY)))
+    assert tracker.evicted["speaking"] >= MANY - most
+    assert not adopted
+    assert_equal(begun(MANY), (3_000,), max_connections=most)
 
 
 def test_openings_that_are_repeated_are_left_to_compiled_code(slow_path: list[Segment]) -> None:

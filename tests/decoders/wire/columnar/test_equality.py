@@ -21,7 +21,6 @@ from tests.decoders.wire.conversation import (
     EVENTS,
     SCHEMAS,
     SECOND,
-    SERVER,
     TO_BROKER,
     TO_CLIENT,
     BitFlip,
@@ -163,17 +162,33 @@ def test_captures_of_real_clients(path: Path, ports: set[int]) -> None:
     assert_equal(packets, range(0, len(packets), 97), ports=ports)
 
 
-@given(randoms, st.integers(1, 3), st.lists(st.integers(0, 30 * 3600), max_size=8), cuts)
+@given(
+    randoms,
+    st.sampled_from([1, 3, 130, 300]),
+    st.lists(st.integers(-30 * 3600, 30 * 3600), max_size=8),
+    segment_sizes,
+    cuts,
+)
 @some
-def test_idle_and_evicted_connections(random: Random, most: int, waits: list[int], cut: list[int]) -> None:
+def test_idle_and_evicted_connections(
+    random: Random, most: int, waits: list[int], size: int, cut: list[int]
+) -> None:
+    """The clock of the capture jumps, to and fro."""
     conversations = [
-        packets_between(EVENTS, SocketAddress(CLIENT.address, 40_000 + client), SERVER, close=client % 2 == 0)
-        for client in range(4)
+        packets_between(
+            EVENTS[: random.randrange(len(EVENTS))],
+            SocketAddress(CLIENT.address, 40_000 + client),
+            segment=size,
+            close=client % 2 == 0,
+        )
+        for client in range(9)
     ]
     packets: list[Packet] = interleaved(conversations, random)
     for wait in waits:
         at = random.randrange(len(packets))
         packets[at:] = [p._replace(captured_at=p.captured_at + wait * SECOND) for p in packets[at:]]
+    first = min(packet.captured_at for packet in packets)
+    packets = [packet._replace(captured_at=packet.captured_at - min(0, first)) for packet in packets]
     assert_equal(packets, cut, max_connections=most)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,10 +15,9 @@ from decoders.tls.records import ContentType
 from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.slow_path import SlowPath
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Segment, SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import interleaved, packets_between, placed
 from tests.decoders.wire.conversation import (
@@ -130,9 +128,10 @@ def test_an_excluded_client_over_tls() -> None:
     assert ledger.skipped[SkipReason.EXCLUDED]
 
 
-def test_most_packets_of_tls_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_packets_of_tls_take_the_fast_path(
+    slow_path: list[Segment], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All but the handshakes, the packets of the first window, and the ends."""
-    taken = count_slow_packets(monkeypatch)
     writer = TlsWriter(*SUITES[3])
     sent = packets(encrypted(exchanges(300), writer), segment=50)
     key_log = KeyLog()
@@ -142,19 +141,7 @@ def test_most_packets_of_tls_take_the_fast_path(monkeypatch: pytest.MonkeyPatch)
     frames = len(tracker.feed(PacketBatch.of(sent)).frames.sequences)
     assert frames == 602
     assert len(sent) > 1_800
-    assert len(taken) < 40
-
-
-def count_slow_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    taken: list[int] = []
-    process = SlowPath._process
-
-    def counted(slow_path: SlowPath, segment: Any, known: Any) -> None:
-        taken.append(1)
-        process(slow_path, segment, known)
-
-    monkeypatch.setattr(SlowPath, "_process", counted)
-    return taken
+    assert len(slow_path) < 40
 
 
 @pytest.mark.parametrize(("missing", "flag"), [(0, Flag.INFORMED), (1, Flag.NONE)])
