@@ -67,7 +67,7 @@ def test_a_week_has_what_its_days_have(archive: Path) -> None:
         ("tester", "<b>2.0</b>"): {MONDAYS[2]: 6},
     }
     for table, key, amount in (("usage", "minute", "requests"), ("coverage", "captured_at", "checks")):
-        sums = duckdb.sql(
+        sums = duckdb.execute(
             f"select date_trunc('week', {key} at time zone 'UTC')::date, sum({amount})::bigint "
             f"from read_parquet('{archive}/{table}/*/*.parquet') group by 1 order by 1"
         ).fetchall()
