@@ -55,6 +55,8 @@ def configure_log(level: Level = "info") -> None:
     # At debug, libraries stay at info: numba would log every instruction that it compiles.
     logging.basicConfig(level="INFO" if level == "debug" else level.upper(), handlers=[handler], force=True)
     logging.getLogger(_OURS.rstrip(".")).setLevel(level.upper())
+    # It tells what it skips while it is loaded.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
     logging.captureWarnings(True)
 
 

@@ -18,7 +18,7 @@ from decoders.schema.registry import default_schemas
 from expectations.cases.exchange import WrittenExchange
 from expectations.cases.notation import Case, finding_in_words, read_page, verdicts_in_words
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
-from expectations.judging.automaton import Automaton
+from expectations.judging.automaton import LEARNT_AT, Automaton
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.judge import Judge
@@ -107,12 +107,9 @@ def _faults_of_case(case: Case) -> Iterator[str]:
     )
     plain = BucketStep(judge, schemas.by_key)
     learning = BucketStep(judge, schemas.by_key, automaton=Automaton(judge, secrets.token_bytes()))
-    ways = (
-        ("as a whole", WHOLE, plain),
-        ("frame by frame", 1, plain),
-        ("by the automaton, which learns", 1, learning),
-        ("by the automaton, which has learnt", 1, learning),
-    )
+    ways = [("as a whole", WHOLE, plain), ("frame by frame", 1, plain)]
+    # It learns what comes of a frame when it has come so often, and takes the frame itself from then on.
+    ways += [("by the automaton", 1, learning)] * (LEARNT_AT + 1)
     expected = [case.verdicts, *case.findings]
     for way, size, step in ways:
         reports = list(_judged(exchange.records, size, judge, step, identity_step))
