@@ -188,10 +188,6 @@ class FlowTable:
         """Return the flow of an open connection."""
         return self._flow_of_id[connection.identity]
 
-    def has_flow(self, connection: Connection) -> bool:
-        """Whether a connection's record OPENED was passed to `flow_of_record`."""
-        return connection.identity in self._flow_of_id
-
     def flow_of_record(self, record: Record) -> int:
         """Return the flow of a record's connection. OPENED adds a flow, CLOSED removes it."""
         if record.kind is Kind.OPENED:
