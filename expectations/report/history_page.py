@@ -60,7 +60,11 @@ def history_page(
     ]
     if history.policies:
         sections.insert(-1, ("policies", "Policies by week", _policies(history)))
-    span = f", {counted(len(history.weeks), 'week')} to that of {history.weeks[-1]}" if history.weeks else ""
+    span = (
+        f", {counted(len(history.weeks), 'week')}, the last from {history.weeks[-1]} on"
+        if history.weeks
+        else ""
+    )
     header = f'<header>\n<h1>The fleet</h1>\n<ul class="read"><li>{text(source)}{span}</li></ul>\n</header>'
     return document("kipwatch: the fleet by week", header, sections)
 

@@ -109,7 +109,7 @@ def _faults_of_case(case: Case) -> Iterator[str]:
     learning = BucketStep(judge, schemas.by_key, automaton=Automaton(judge, secrets.token_bytes()))
     ways = [("as a whole", WHOLE, plain), ("frame by frame", 1, plain)]
     # It learns what comes of a frame when it has come so often, and takes the frame itself from then on.
-    ways += [("by the automaton", 1, learning)] * (LEARNT_AT + 1)
+    ways += [("by the automaton", WHOLE, learning)] * (LEARNT_AT + 1)
     expected = [case.verdicts, *case.findings]
     for way, size, step in ways:
         reports = list(_judged(exchange.records, size, judge, step, identity_step))

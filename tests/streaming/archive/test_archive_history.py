@@ -97,7 +97,7 @@ def test_the_page_shows_software_rules_and_policies_by_week(archive: Path) -> No
     outline = outline_of(page)
     shown = "".join(outline.text)
     for told in (
-        "<archive>, 3 weeks to that of 2026-07-13",
+        "<archive>, 3 weeks, the last from 2026-07-13 on",
         "tester <b>2.0</b>",
         "All <i>are</i> new.",
         "1/2 ✕",

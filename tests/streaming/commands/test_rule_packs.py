@@ -127,6 +127,7 @@ FAULTS = (
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_what_is_wrong_with_a_pack_is_told(tmp_path: Path) -> None:
     """A rule for each fault, and each is told once. All judge the same, so a case has the findings of all."""
     told = []
