@@ -31,7 +31,7 @@ _FILLED: Final = 18
 """The bytes of a UUID, filled up to groups of three."""
 _Integers = NDArray[np.int64]
 _Key = tuple[int, bytes, int]
-"""A window, the digest of an identity, and the sequence that first shows it."""
+"""A window, or below 0 an occurrence; the digest of an identity; the sequence that first shows it."""
 
 
 class Claimed(NamedTuple):
@@ -141,12 +141,16 @@ _EVIDENCE: Final = _EvidenceValue()
 
 
 class OneClaim:
-    """One claim of a transition. `gives_evidence` is True for the first snapshot of a claim."""
+    """One claim of a transition. `gives_evidence` is True for the first snapshot of a claim.
+
+    `is_of_server` is True if it belongs to no connection.
+    """
 
     def __init__(self, claim: Claim, writer: _Writer) -> None:
         """Raises NotFollowedError if the claim has a value that fills no gap."""
         self.kind = claim.identity.kind
         self.gives_evidence = claim.evidence is not None
+        self.is_of_server = not claim.connection
         identity = claim.identity
         named = identity.cluster, identity.name, claim.connection, claim.until
         self._cluster, self._name, self._connection, self._until = map(writer.value, named)
@@ -192,7 +196,10 @@ class ClaimTemplate:
 
 
 class ClaimBatch:
-    """Claims of many connections: of each the latest snapshot, with the evidence of the first."""
+    """Claims of many connections: of each the latest snapshot, with the evidence of the first.
+
+    Claims of servers are all kept.
+    """
 
     def __init__(self) -> None:
         self._made: list[tuple[OneClaim, Claimed, list[bytes]]] = []
@@ -201,11 +208,12 @@ class ClaimBatch:
 
     def add(self, template: ClaimTemplate, claimed: Claimed) -> None:
         """Add the claims of a transition."""
-        windows = claimed.windows.tolist()
         for each in template.claims:
             digests, number = each.digests(claimed), len(self._made)
             self._made.append((each, claimed, digests))
-            keys = [*zip(windows, digests, each.first_sequence.of(claimed), strict=True)]
+            # What a server shows again says until when it did: each of its claims stands.
+            shown = (-1 - claimed.occurrences if each.is_of_server else claimed.windows).tolist()
+            keys = [*zip(shown, digests, each.first_sequence.of(claimed), strict=True)]
             if each.gives_evidence:
                 encoded = map(_ENCODER.encode, _EVIDENCE.of(claimed))
                 self._evidence.update(zip(keys, encoded, strict=True))
