@@ -84,7 +84,8 @@ BLIND = {"blind": "true"}
 class Alert:
     """One alert. `summary` is the same for all series that it fires for, and `description` names them.
 
-    `wait` and `keep` are Prometheus' `for` and `keep_firing_for`.
+    `details` are further annotations, for the templates of notifications. `wait` and `keep` are Prometheus'
+    `for` and `keep_firing_for`.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Alert:
     wait: str = ""
     keep: str = ""
     labels: dict[str, str] = field(default_factory=dict)
+    details: dict[str, str] = field(default_factory=dict)
 
     def rule(self) -> dict[str, Any]:
         """Return the alert in the form of a rule file."""
@@ -116,5 +118,6 @@ class Alert:
                 "description": self.description,
                 "runbook_url": self.runbook,
                 "dashboard_url": self.dashboard,
+                **self.details,
             },
         }

@@ -40,7 +40,7 @@ from dashboards.reference import (
     metrics_reference,
     reference,
 )
-from dashboards.runbook import FOLDERS, runbook
+from dashboards.runbook import FOLDERS, WORDS, rules_in_words, runbook
 from expectations.rules.catalogue import RULES
 
 REPOSITORY = Path(__file__).parent.parent
@@ -68,6 +68,7 @@ def artefacts(addresses: Addresses | None = None) -> dict[str, str]:
         FINDING_SCHEMA: finding_schema(),
         REFERENCE: reference(),
         METRICS_REFERENCE: metrics_reference(rules),
+        WORDS: rules_in_words(RULES),
         **runbook(RULES),
     }
 
@@ -134,7 +135,7 @@ def main() -> int:
     if arguments.check:
         return _tell(drifted(REPOSITORY))
     if all(own):
-        write(arguments.folder, Addresses(arguments.grafana, arguments.runbook))
+        write(arguments.folder, Addresses(arguments.grafana, arguments.runbook, arguments.application))
     else:
         write(REPOSITORY)
     return 0
@@ -152,6 +153,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--folder", type=Path, help="write below another folder")
     parser.add_argument("--grafana", metavar="URL", help="address of Grafana, for links of alerts")
     parser.add_argument("--runbook", metavar="URL", help="address of the runbook, for links")
+    parser.add_argument(
+        "--application",
+        metavar="URL",
+        default=Addresses().application,
+        help="address of the page of kipwatch itself, for links to findings (default: %(default)s)",
+    )
     return parser
 
 

@@ -25,7 +25,7 @@ def dashboard() -> builder.Dashboard:
         links.CLIENTS,
         "Kafka protocol: clients",
         "The client software of the fleet, by name and version as clients send them (KIP-511).",
-        [layout.choose_rules(), layout.choose_software(), layout.choose_clusters()],
+        [layout.choose_rules(), layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
             "Who offends?": [
                 _violating(),
@@ -155,7 +155,7 @@ def client_dashboard() -> builder.Dashboard:
         links.CLIENT,
         "Kafka protocol: client",
         "One client software, chosen above. No metric names client IDs: ask the archive about those.",
-        [layout.choose_software(), layout.choose_clusters()],
+        [layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
             "How is it?": [_its_open(), _its_versions(), _its_offences(), _its_header(), _its_ids()],
             "Who is connected, and what breaks?": [_its_connections(), _its_findings()],

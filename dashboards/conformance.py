@@ -13,7 +13,7 @@ from dashboards.alert import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECO
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.tables import CLIENT, FIRST, LAST, LEVEL, RULE, VERSION
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Verdict
+from expectations.rules.base.rule import Level, Verdict
 
 OFFENCES_HEIGHT, ALERTS_HEIGHT = 9, 6
 """With the figures above, these panels fill the first screen, 900 pixels high."""
@@ -28,7 +28,7 @@ def dashboard() -> builder.Dashboard:
         links.CONFORMANCE,
         "Kafka protocol: conformance",
         "Whether clients and brokers obey the rules of KIP-1313, 1082, 511, 35 and 1242.",
-        [layout.choose_rules(), layout.choose_software(), layout.choose_clusters()],
+        [layout.choose_rules(), layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
             "Who breaks what, since when, how bad?": [
                 _now(),
@@ -38,6 +38,7 @@ def dashboard() -> builder.Dashboard:
                 _offences(),
                 _alerts(),
             ],
+            "Whose clients offend?": [_owners()],
             "When?": [_timeline()],
             "How much was checked?": [
                 _exercised(),
@@ -121,6 +122,30 @@ def _offences() -> panels.Panel:
     )
 
 
+def _owners() -> panels.Panel:
+    return tables.table_panel(
+        "Whose clients offend",
+        "Offences on the connections of each owner's clients over the range, and how many versions of client "
+        "software violated. Owners come from the file that the setting `owners` names; unknown are clients "
+        "that it gives to nobody.",
+        {
+            "Violating software": queries.clients_of_owners(Level.VIOLATION),
+            "Violations": queries.client_offences(Level.VIOLATION, "owner"),
+            "Improvements": queries.client_offences(Level.IMPROVEMENT, "owner"),
+            "Last": queries.last_seen_by("owner"),
+        },
+        [
+            tables.OWNER,
+            tables.count("Violating software", width=140),
+            tables.count("Violations"),
+            tables.count("Improvements", width=110),
+            LAST,
+        ],
+        empty="no client offends; see below how much was checked",
+        sort=["Violations", "Improvements"],
+    )
+
+
 def _alerts() -> panels.Panel:
     return tables.table_panel(
         "Firing alerts",
@@ -132,14 +157,15 @@ def _alerts() -> panels.Panel:
             "Firing": queries.FIRING,
         },
         [
-            tables.TableColumn("alertname", "Alert", 200, leads=links.to_subject()),
+            tables.TableColumn("alertname", "Alert", 190, leads=links.to_subject()),
             tables.SEVERITY,
             tables.SINCE,
             tables.count("Firing", width=60),
             tables.TableColumn("rule", "Rule", 290),
-            tables.TableColumn("cluster", "Cluster", 70),
-            tables.TableColumn("client_software_name", "Client", 70),
-            tables.TableColumn("instance", "Instance", 70),
+            tables.TableColumn("cluster", "Cluster", 60),
+            tables.TableColumn("owner", "Owner", 60),
+            tables.TableColumn("client_software_name", "Client", 60),
+            tables.TableColumn("instance", "Instance", 40),
             tables.SUBJECT,
         ],
         height=ALERTS_HEIGHT,

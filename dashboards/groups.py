@@ -17,7 +17,7 @@ def dashboard() -> builder.Dashboard:
         links.GROUPS,
         "Kafka protocol: groups",
         "Group members by the protocol of their heartbeats: classic, KIP-848, KIP-932 or KIP-1071.",
-        [layout.choose_software(), layout.choose_clusters()],
+        [layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
             "Which protocols do groups speak?": [_share(), _classic(), _ghosts(), _protocols(), _left()],
             "Who speaks which version?": [_versions()],

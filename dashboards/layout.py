@@ -72,6 +72,13 @@ def choose_clusters() -> builder.QueryVariable:
     return chosen.all_value(queries.ALSO_NONE)
 
 
+def choose_owners() -> builder.QueryVariable:
+    """Choose owners of clients that offended."""
+    found = select(metrics.FINDINGS, queries.JOB)
+    chosen = _any_of(_chosen("owner", "Owner", f"label_values({found}, owner)"))
+    return chosen.all_value(queries.ALSO_NONE)
+
+
 def choose_feeders() -> builder.QueryVariable:
     """Choose feeders, by the address at which they are scraped."""
     captured = select(metrics.CAPTURE_PACKETS, queries.JOB)
@@ -80,7 +87,7 @@ def choose_feeders() -> builder.QueryVariable:
 
 def annotation_queries(watched: Sequence[Watches] = tuple(Watches)) -> list[builder.AnnotationQuery]:
     """Return the annotations: where alerts begin and end, restarts, and changes of advertised versions."""
-    about = "{{rule}} {{cluster}} {{client_software_name}} {{instance}}"
+    about = "{{rule}} {{cluster}} {{owner}} {{client_software_name}} {{instance}}"
     return [
         _annotation("Alerts begin", queries.alerts_begin(watched), "{{alertname}} begins", about, panels.RED),
         _annotation("Alerts end", queries.alerts_end(watched), "{{alertname}} ends", about, panels.GREEN),

@@ -23,7 +23,7 @@ UPGRADE, GROUPS, BROKERS, CLIENT = (
 """The identifiers of dashboards, which are part of their addresses."""
 KEPT = "${__url_time_range}&${datasource:queryparam}&${job:queryparam}"
 """What links between dashboards keep: time range, data source and job."""
-CHOSEN = "${cluster:queryparam}"
+CHOSEN = "${cluster:queryparam}&${owner:queryparam}"
 """What links to offences keep, too."""
 SUBJECT = "subject"
 """The label of an alert's row that holds the dashboard of what it is about."""
@@ -33,10 +33,16 @@ PAGE = "page"
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The addresses of Grafana and of the runbook."""
+    """The addresses of Grafana, of the runbook, and of the page of the application."""
 
     grafana: str = "http://127.0.0.1:3000"
     runbook: str = "docs/runbook.md"
+    application: str = "http://127.0.0.1:9108"
+
+    @property
+    def evidence(self) -> str:
+        """The address of the latest findings of each rule, with their frames."""
+        return f"{self.application}/#findings"
 
     def section(self, anchor: str) -> str:
         """Return the address of a section of the runbook."""
@@ -61,7 +67,13 @@ class Addresses:
         return f'label_replace({expression}, "{PAGE}", "{page}", "rule", "(.*)/(.*)")'
 
 
-_VARIABLES = {"job": "job", "rule": "rule", "client_software_name": "software", "cluster": "cluster"}
+_VARIABLES = {
+    "job": "job",
+    "rule": "rule",
+    "client_software_name": "software",
+    "cluster": "cluster",
+    "owner": "owner",
+}
 
 SECTION_OF_LABEL = '{{ $labels.rule | reReplaceAll "/" "" }}'
 """The runbook's anchor of the rule that an alert names."""
@@ -70,6 +82,12 @@ SECTION_OF_LABEL = '{{ $labels.rule | reReplaceAll "/" "" }}'
 def to_rule() -> str:
     """Link a cell with a rule to that rule on the Rule dashboard."""
     return f"/d/{RULE}?{KEPT}&{CHOSEN}&${{software:queryparam}}&var-rule=${{__value.text}}"
+
+
+def to_owner() -> str:
+    """Link a cell with an owner to the offences of their clients."""
+    kept = f"{KEPT}&${{rule:queryparam}}&${{software:queryparam}}&${{cluster:queryparam}}"
+    return f"/d/{CONFORMANCE}?{kept}&var-owner=${{__value.text}}"
 
 
 def to_client() -> str:

@@ -34,18 +34,33 @@ SHARED = (INSTANCE_ID_SHARED, MEMBER_ID_SHARED)
 """Rules with alerts of their own, because data is at risk and not only the next upgrade."""
 
 BY_RULE = ("job", "cluster", "rule")
-BY_SOFTWARE = (*BY_RULE, "client_software_name")
+BY_SOFTWARE = (*BY_RULE, "owner", "client_software_name")
 IDENTIFIED = none_of("client_software_name", [UNKNOWN])
 UNIDENTIFIED = one_of("client_software_name", [UNKNOWN])
 """Connections that sent no ApiVersions with a name: old clients, scanners, strays."""
 _SAME = "{job=%q, cluster=%q, rule=%q} > 0"
+CLIENT = "{{ $labels.client_software_name }}"
+OF = f'{{{{ with $labels.owner }}}}{{{{ if ne . "{UNKNOWN}" }}}} of {{{{ . }}}}{{{{ end }}}}{{{{ end }}}}'
+"""The owner of the clients, if anybody is."""
 IN = "{{ with $labels.cluster }} Cluster: {{ . }}.{{ end }}"
-WHERE = (
-    f"{IN}{{{{ with query (printf `sum by (listener) ({OFFENCES}{_SAME})` $labels.job $labels.cluster "
-    "$labels.rule) | sortByLabel `listener` }} Listeners: "
-    "{{ range $place, $each := . }}{{ if $place }}, {{ end }}{{ $each.Labels.listener }}{{ end }}.{{ end }}"
-)
+
+
+def _offending(label: str, *shared: str, before: str = "", after: str = "") -> str:
+    """Return the values of a label, of the offences that share labels with the alert; nothing of none."""
+    matched = ", ".join(f"{each}=%q" for each in shared)
+    given = " ".join(f"$labels.{each}" for each in shared)
+    query = f"query (printf `sum by ({label}) ({OFFENCES}{{{matched}}} > 0)` {given})"
+    listed = f"{{{{ if $place }}}}, {{{{ end }}}}{{{{ $each.Labels.{label} }}}}"
+    return (
+        f"{{{{ with {query} | sortByLabel `{label}` }}}}{before}"
+        f"{{{{ range $place, $each := . }}}}{listed}{{{{ end }}}}{after}{{{{ end }}}}"
+    )
+
+
+WHERE = IN + _offending("listener", *BY_RULE, before=" Listeners: ", after=".")
 """The cluster, and the listeners there at which any client broke the rule meanwhile, if any is known."""
+VERSIONS = _offending("client_software_version", *BY_SOFTWARE)
+"""The versions of the software that offend."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
@@ -76,11 +91,12 @@ def _client_violation(addresses: Addresses) -> Alert:
         f"{total(offences, *BY_SOFTWARE)} > 0",
         summary="A Kafka client breaks a rule of the protocol.",
         description=(
-            "{{ $labels.client_software_name }} broke {{ $labels.rule }}; offences in 5 minutes: about "
+            f"{CLIENT}{OF} broke {{{{ $labels.rule }}}}; offences in 5 minutes: about "
             f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
+        details={"versions": VERSIONS, "evidence_url": addresses.evidence},
         keep=KEEP_FIRING,
     )
 
@@ -96,12 +112,13 @@ def _unidentified_violation(addresses: Addresses) -> Alert:
         f"{times} >= {UNIDENTIFIED_TIMES}",
         summary="A Kafka client that never says which software it is breaks a rule of the protocol.",
         description=(
-            f"Connections without a name broke {{{{ $labels.rule }}}} again and again: in {ABOUT} periods of "
-            f"5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their addresses "
-            "and the bytes."
+            f"Connections without a name{OF} broke {{{{ $labels.rule }}}} again and again: in {ABOUT} "
+            f"periods of 5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their "
+            "addresses and the bytes."
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
+        details={"evidence_url": addresses.evidence},
         keep=KEEP_FIRING,
         labels={"identified": "false"},
     )
@@ -120,12 +137,13 @@ def _broker_violation(addresses: Addresses) -> Alert:
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_RULE),
+        details={"evidence_url": addresses.evidence},
         keep=KEEP_FIRING,
     )
 
 
 def _new_software(addresses: Addresses) -> Alert:
-    offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", "cluster", *SOFTWARE)
+    offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", "cluster", "owner", *SOFTWARE)
     known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
     return Alert(
         "KafkaClientSoftwareNewlyViolating",
@@ -134,12 +152,13 @@ def _new_software(addresses: Addresses) -> Alert:
         f"{total(offences, *software)} > 0 unless {known} > 0",
         summary="A version of a client software violates that did not before.",
         description=(
-            "{{ $labels.client_software_name }} {{ $labels.client_software_version }} broke rules for the "
+            f"{CLIENT} {{{{ $labels.client_software_version }}}}{OF} broke rules for the "
             f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}.{IN} It is a new release or a "
             "new client."
         ),
         runbook=addresses.section("kafkaclientsoftwarenewlyviolating"),
-        dashboard=addresses.dashboard(CLIENTS, "job", "cluster", "client_software_name"),
+        dashboard=addresses.dashboard(CLIENTS, "job", "cluster", "owner", "client_software_name"),
+        details={"evidence_url": addresses.evidence},
         keep=KEEP_FIRING,
     )
 
@@ -184,6 +203,7 @@ def _shared(
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_RULE),
+        details={"evidence_url": addresses.evidence},
         keep=KEEP_FIRING,
     )
 
@@ -202,6 +222,7 @@ def _misrouted(addresses: Addresses) -> Alert:
         ),
         runbook=addresses.section("kafkaclientsmisrouted"),
         dashboard=addresses.dashboard(RULE, *BY_RULE),
+        details={"evidence_url": addresses.evidence},
         keep=KEEP_FIRING,
     )
 

@@ -1,8 +1,8 @@
 """The queries of the dashboards, except those on the fleet (`fleet_queries`).
 
-`$job`, `$rule`, `$software` and `$cluster` are the dashboards' variables, `$__range` and `$__rate_interval`
-Grafana's. A query that may be empty on a healthy system is 0 while kipwatch is scraped, and empty only while
-it is not: a zero must never stand for "blind".
+`$job`, `$rule`, `$software`, `$cluster` and `$owner` are variables of the dashboards, `$__range` and
+`$__rate_interval` Grafana's. A query that may be empty on a healthy system is 0 while kipwatch is scraped,
+and empty only while it is not: a zero must never stand for "blind".
 
 A series of findings begins with its first offence. It keeps its value until the application starts anew, or
 until its software has lost its label values for an hour.
@@ -48,7 +48,8 @@ SOFTWARE = 'client_software_name=~"$software"'
 CLUSTER = 'cluster=~"$cluster"'
 ALSO_NONE = ".*"
 """All values of a label that series of earlier versions lack."""
-WHOSE = f"{SOFTWARE}, {CLUSTER}"
+OWNER = 'owner=~"$owner"'
+WHOSE = f"{SOFTWARE}, {CLUSTER}, {OWNER}"
 """Whose offences are shown. Only findings know all of it."""
 FEEDER = f"{JOB}, {INSTANCE}"
 RANGE, RATE = "$__range", "$__rate_interval"
@@ -134,7 +135,7 @@ CHECK_RATE_BY_VERDICT = total(f"rate({select(metrics.RULE_CHECKS, JOB, RULE)}[{R
 
 SEVERITIES = {3: Severity.CRITICAL, 2: Severity.WARNING, 1: Severity.INFO}
 """A number for each severity of an alert, by which tables sort."""
-ALERT_LABELS = ("alertname", "severity", "rule", "cluster", "client_software_name", "instance")
+ALERT_LABELS = ("alertname", "severity", "rule", "cluster", "owner", "client_software_name", "instance")
 FEW = 3
 """How many alerts are marked at a moment, and offenders named in a figure. A storm has dozens of them, and
 nobody could read the graph below their marks."""
@@ -262,6 +263,11 @@ def violated(*by: str) -> str:
 def client_offences(of: Level, *by: str) -> str:
     """Offences of clients at a level over the range, summed by some labels."""
     return f"round({total(offences(role(Role.CLIENT), level(of)), *by)}) > 0"
+
+
+def clients_of_owners(of: Level) -> str:
+    """How many versions of client software offended at a level, by owner."""
+    return f"count by (owner) ({client_offences(of, 'owner', *BY_SOFTWARE)})"
 
 
 def offending_clients(of: Level) -> str:

@@ -29,7 +29,7 @@ from streaming.metrics import definitions as metrics
 
 SOFTWARE = metrics.SOFTWARE
 OFFENCES = "rule_software:kipwatch_findings:increase5m"
-"""Offences of five minutes by rule, level, role, client software, cluster and listener.
+"""Offences of five minutes by rule, level, role, client software, cluster, listener and owner.
 
 The level is that of each judgement, since one offence may be more severe than another; checks know only the
 rule.
@@ -73,7 +73,7 @@ def _group(name: str, recordings: dict[str, str]) -> dict[str, Any]:
 
 
 def _offences() -> str:
-    return total(grown(findings(), "5m"), "job", "rule", "level", "role", *SOFTWARE, *metrics.PLACE)
+    return total(grown(findings(), "5m"), "job", "rule", "level", "role", *SOFTWARE, *metrics.PLACE, "owner")
 
 
 def _state() -> str:

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.builders import dashboard as builder
 from dashboards import layout, links, panels, queries, tables
 from dashboards.links import Addresses
 from dashboards.panels import AMBER, GREEN
-from dashboards.tables import CLIENT, CLUSTER, FIRST, LAST, LEVEL, LISTENER, RULE, VERSION
+from dashboards.tables import CLIENT, CLUSTER, FIRST, LAST, LEVEL, LISTENER, OWNED, RULE, VERSION
 from expectations.rules.base.rule import Verdict
 from streaming.metrics import definitions as metrics
 
@@ -22,7 +22,7 @@ def dashboard(addresses: Addresses) -> builder.Dashboard:
         links.RULE,
         "Kafka protocol: rule",
         "One rule across the fleet: choose it above. The last table says where its page is.",
-        [layout.choose_rule(), layout.choose_software(), layout.choose_clusters()],
+        [layout.choose_rule(), layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
             "How bad, since when?": [
                 _offences(),
@@ -131,17 +131,17 @@ def _checks() -> panels.Panel:
 
 
 def _by_software() -> panels.Panel:
-    by = (*queries.BY_OFFENCE, *metrics.PLACE)
+    by = (*queries.BY_OFFENCE, *metrics.PLACE, "owner")
     return tables.table_panel(
-        "Offences by client, place and level",
-        "What was found over the range, where, and with the level of each judgement.",
+        "Offences by client, owner, place and level",
+        "What was found over the range, whose the clients are, where, and the level of each judgement.",
         {
             "Level": queries.gravest_level(*by),
             "Offences": queries.offences_by(*by),
             "First": queries.first_seen_by(*by),
             "Last": queries.last_seen_by(*by),
         },
-        [CLIENT, VERSION, CLUSTER, LISTENER, LEVEL, tables.count("Offences"), FIRST, LAST],
+        [CLIENT, VERSION, OWNED, CLUSTER, LISTENER, LEVEL, tables.count("Offences"), FIRST, LAST],
         empty=NONE_FOUND,
         sort=["Level", "Offences"],
     )

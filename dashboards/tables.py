@@ -57,8 +57,10 @@ class TableColumn:
 
 CLIENT = TableColumn("client_software_name", "Client", 140, leads=links.to_client())
 VERSION = TableColumn("client_software_version", "Version", 80)
-CLUSTER = TableColumn("cluster", "Cluster", 110)
-LISTENER = TableColumn("listener", "Listener", 170)
+CLUSTER = TableColumn("cluster", "Cluster", 80)
+OWNER = TableColumn("owner", "Owner", 140, leads=links.to_owner())
+LISTENER = TableColumn("listener", "Listener", 120)
+OWNED = TableColumn("owner", "Owner", 80)
 RULE = TableColumn("rule", "Rule", 290, leads=links.to_rule(), grows=False)
 _RANKED = {rank: (name, panels.LEVELS[name]) for name, rank in RANKS.items()}
 LEVEL = TableColumn("Level", "Level", 100, states=_RANKED, unit="none")

@@ -67,8 +67,9 @@ class Finding(msgspec.Struct, kw_only=True):
     `message` is one line; `expected`, `observed` and `context` hold values as they were on the wire.
     `sequence` is the frame's number in its run. `occurrences` counts the offences seen so far.
 
-    Two fields are absent where they do not apply: `header_layout`, how request header 3 carries the instance
-    ID on the connection, is given with KIP-1313's rules, `suppressed` where users suppress the finding.
+    Three fields are absent where they do not apply: `owner` where users name no owners, and null where the
+    client is nobody's; `header_layout`, how request header 3 carries the instance ID on the connection, is
+    given with KIP-1313's rules; `suppressed` where users suppress the finding.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Finding(msgspec.Struct, kw_only=True):
     client_instance_id: str | None
     member_id: str | None
     group_id: str | None
+    owner: str | msgspec.UnsetType | None = msgspec.UNSET
     api: str | None
     api_key: int | None
     api_version: int | None

@@ -126,7 +126,7 @@ class IdentityJudge:
             self._count(outcome, rule, judgement, known.claim)
 
     def _accuse(self, rule: IdentityRule, known: KnownClaim, judgement: Judgement, outcome: Outcome) -> None:
-        finding = self._terms.decide(self._finding(rule, judgement, known.claim))
+        finding = self._terms.decided(self._finding(rule, judgement, known.claim))
         outcome.count_offence(finding)
         outcome.findings.append(finding)
         if rule.id not in known.accused:

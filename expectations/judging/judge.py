@@ -146,11 +146,13 @@ class Judge:
         known, decides = state.findings.get(rule.id), self.terms.decide is not as_found
         if known is not None and not decides and not _is_above(judgement.level or rule.level, known.finding):
             # Most offences repeat others: building a finding takes longer than the verdict.
-            outcome.count_repetition(rule, judgement, state.conversation.software, known.finding)
+            outcome.count_repetition(
+                rule, judgement, state.conversation.software, known.finding, self._owner(state.conversation)
+            )
             _repeat(known.finding, subject.last_captured_at, judgement)
             return
         fresh = self._finding(rule, judgement, subject, state.conversation)
-        outcome.count_offence(self.terms.decide(fresh))
+        outcome.count_offence(self.terms.decided(fresh))
         if known is None:
             state.findings[rule.id] = OpenFinding(fresh)
             return
@@ -168,7 +170,7 @@ class Judge:
                 known.published, known.published_level = finding.occurrences, finding.level
                 # The layout may have become known since the finding was made.
                 layout = state.conversation.layout if finding.kip == OVERLAID else None
-                yield self.terms.decide(
+                yield self.terms.decided(
                     msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET)
                 )
 
@@ -177,6 +179,10 @@ class Judge:
     ) -> Finding:
         about = _subject(subject, conversation, self.terms.listener(conversation.server))
         return finding_of(rule, judgement, about, self._api_names.get(subject.api_key))
+
+    def _owner(self, conversation: Conversation) -> str | None:
+        software = conversation.software.name if conversation.software else None
+        return self.terms.owner(conversation.client, conversation.client_id, software)
 
 
 def _subject(observation: Observation, conversation: Conversation, listener: str) -> Subject:

@@ -27,6 +27,7 @@ class Offence(msgspec.Struct, frozen=True, array_like=True):
     software_version: str | None
     cluster: str = ""
     listener: str = ""
+    owner: str | None = None
 
 
 class Outcome(msgspec.Struct):
@@ -77,16 +78,26 @@ class Outcome(msgspec.Struct):
         """Count the offences of a finding. One that only rises in level counts once at its new level."""
         name, version = finding.client_software_name, finding.client_software_version
         level = SUPPRESSED if finding.suppressed else finding.level
-        offence = Offence(finding.rule, level, finding.role, name, version, finding.cluster, finding.listener)
-        self._count_offence(offence, finding.occurrences)
+        owner = finding.owner or None
+        self._count_offence(
+            Offence(
+                finding.rule, level, finding.role, name, version, finding.cluster, finding.listener, owner
+            ),
+            finding.occurrences,
+        )
 
     def count_repetition(
-        self, rule: Rule, judgement: Judgement, software: SoftwareClaim | None, known: Finding
+        self,
+        rule: Rule,
+        judgement: Judgement,
+        software: SoftwareClaim | None,
+        known: Finding,
+        owner: str | None,
     ) -> None:
         """Count the offences of a judgement that repeats a known finding of its connection."""
         level, role = judgement.level or rule.level, judgement.role or rule.role
         name, version = (software.name, software.version) if software else (None, None)
-        offence = Offence(rule.id, level, role, name, version, known.cluster, known.listener)
+        offence = Offence(rule.id, level, role, name, version, known.cluster, known.listener, owner)
         self._count_offence(offence, judgement.count)
 
     def _count_offence(self, offence: Offence, count: int) -> None:

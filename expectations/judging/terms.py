@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from expectations.conversation.bodies import ClusterDescription
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
+
+OwnerOf = Callable[[str, str | None, str | None], str | None]
 
 
 def as_found(finding: Finding) -> Finding:
@@ -24,15 +28,29 @@ class Terms:
 
     `listeners` maps server addresses to names, `brokers` maps them to cluster and node. `decide` applies the
     users' decisions to a finding: another level, or suppression. It is called when a finding is counted or
-    published, so the stored state of a connection does not depend on it. `pseudonyms` replace identities
-    before anything is judged; None leaves them plain.
+    published, so the stored state of a connection does not depend on it. `owner_of` tells the owner of a
+    client by its address without a port, its client ID and the name of its software; None if the users name
+    no owners. `pseudonyms` replace identities before anything is judged; None leaves them plain.
     """
 
     rules: Sequence[Rule] = RULES
     listeners: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, ClusterDescription] = field(default_factory=dict)
     decide: Callable[[Finding], Finding] = as_found
+    owner_of: OwnerOf | None = None
     pseudonyms: Pseudonyms | None = None
+
+    def decided(self, finding: Finding) -> Finding:
+        """Return a finding as users see it: with its owner, and by their decisions."""
+        if self.owner_of is not None:
+            owner = self.owner(finding.client, finding.client_id, finding.client_software_name)
+            finding = msgspec.structs.replace(finding, owner=owner)
+        return self.decide(finding)
+
+    def owner(self, client: str, client_id: str | None, software_name: str | None) -> str | None:
+        """Return the owner of a client by its address with a port, None if nobody is known."""
+        host = client.rpartition(":")[0]
+        return self.owner_of(host, client_id, software_name) if self.owner_of else None
 
     def named(self, columns: WindowColumns) -> WindowColumns:
         """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""

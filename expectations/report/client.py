@@ -27,7 +27,7 @@ class VersionUse(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct):
-    """One client software. `client_ids` and `not_random_member_ids` hold the first few, in order.
+    """One client software. `client_ids`, `owners` and `not_random_member_ids` hold the first few, in order.
 
     `without_api_versions` counts connections, seen from their beginning, on which requests were sent
     but never ApiVersions. `old_api_versions` counts those that sent ApiVersions only below version 3,
@@ -50,6 +50,7 @@ class Client(msgspec.Struct):
     client_id_bytes_repeated: int = 0
     client_id_bytes_saved: int = 0
     instance_id_bytes: int = 0
+    owners: list[str] = []
 
     @property
     def software(self) -> Software:

@@ -11,7 +11,8 @@ versions in use beside those that brokers offer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -92,6 +93,7 @@ class Activity(msgspec.Struct):
     connections: int = 0
     requests: int = 0
     client_ids: dict[str, None] = {}
+    owners: dict[str, None] = {}
     checks: dict[tuple[str, str], int] = {}
     without_api_versions: int = 0
     old_api_versions: int = 0
@@ -141,9 +143,9 @@ class Activity(msgspec.Struct):
         self.old_api_versions += other.old_api_versions
         self.count(other.checks)
         self.headers.add(other.headers)
-        for names, more in ((self.client_ids, other.client_ids), (self.not_random, other.not_random)):
-            for name in more:
-                _list(names, name)
+        for listed in ("client_ids", "owners", "not_random"):
+            for name in getattr(other, listed):
+                _list(getattr(self, listed), name)
         for key, versions in other.versions.items():
             used = self.versions.setdefault(key, {})
             for version, count in versions.items():
@@ -167,6 +169,7 @@ class Activity(msgspec.Struct):
             client_id_bytes_repeated=self.headers.repeated,
             client_id_bytes_saved=self.headers.saved,
             instance_id_bytes=self.headers.instance_ids,
+            owners=list(self.owners),
         )
 
     def _use(self, key: int, api_names: Mapping[int, str]) -> VersionUse:
@@ -239,6 +242,15 @@ class ClientUsage(NamedTuple):
     usage: UsedVersions
 
 
+class Party(NamedTuple):
+    """Who opens connections, and whose they are: None for nobody's. `host` is an address without a port."""
+
+    owner: str | None
+    client_id: str | None
+    software: Software
+    host: str
+
+
 class UsageByClient:
     """The usage of closed connections in sum, by client software and client ID."""
 
@@ -259,8 +271,16 @@ class UsageByClient:
 class Fleet:
     """The activity of open connections, one by one, and of closed ones in sum by client software."""
 
-    def __init__(self, rules: Iterable[Rule], api_names: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        api_names: Mapping[int, str],
+        owner: Callable[[str, str | None, str | None], str | None],
+    ) -> None:
+        """`owner` tells whose a client is, by its address, client ID and the name of its software."""
         self._rules = list(rules)
+        self._owner = owner
+        self._parties: Counter[Party] = Counter()
         self._api_names = api_names
         self._open: dict[bytes, tuple[Conversation, Activity, UsedVersions]] = {}
         self._software: dict[bytes, Software] = {}
@@ -314,6 +334,13 @@ class Fleet:
         """Return what each client used, by software and client ID."""
         return self._usage.clients()
 
+    def parties(self) -> list[tuple[Party, int]]:
+        """Return who connected, and how often: those of an owner together, nobody's last."""
+        return sorted(
+            self._parties.items(),
+            key=lambda found: (found[0].owner is None, found[0].owner or "", *_order(found[0])),
+        )
+
     def _record_broker(self, conversation: Conversation, ranges: Ranges) -> None:
         place = (conversation.cluster, conversation.server)
         self._brokers[place] = AdvertisingBroker(*place, ranges)
@@ -321,9 +348,18 @@ class Fleet:
     def _conclude(self, connection: bytes) -> None:
         conversation, activity, usage = self._open.pop(connection)
         activity.conclude(conversation)
-        self._usage.add(conversation, usage)
         software = self._software[connection] = _software(conversation)
+        owner = self._owner(conversation.client, conversation.client_id, software[0])
+        if owner is not None:
+            _list(activity.owners, owner)
+        host = conversation.client.rpartition(":")[0]
+        self._parties[Party(owner, conversation.client_id, software, host)] += 1
+        self._usage.add(conversation, usage)
         self._activities.setdefault(software, Activity()).add(activity)
+
+
+def _order(party: Party) -> tuple[object, ...]:
+    return party.client_id is None, party.client_id or "", software_order(party.software), party.host
 
 
 def _software(conversation: Conversation) -> Software:

@@ -56,6 +56,7 @@ class Offender(NamedTuple):
     role: str
     software: Software
     cluster: str
+    owner: str | None
     listeners: Sequence[str]
     times: int
     last_at: float
@@ -144,7 +145,7 @@ def _offender(each: Offender, anchors: Anchors, now: float) -> str:
     cells = (
         level_mark(each.level),
         rule,
-        name,
+        f"{name} of {text(each.owner)}" if each.owner else name,
         text(": ".join(filter(None, (each.cluster, ", ".join(each.listeners))))),
         counted(each.times, "time"),
         f"{_ago(now - each.last_at)} ago",

@@ -102,6 +102,8 @@ def cell_text(row: Coverage) -> str:
 
 def facts_of(client: Client) -> Iterator[str]:
     """Yield the facts of a client software, one line each."""
+    if client.owners:
+        yield f"owners: {', '.join(map(printable, client.owners))}"
     if client.client_ids:
         yield f"client IDs: {', '.join(map(printable, client.client_ids))}"
     if client.without_api_versions:

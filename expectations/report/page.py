@@ -231,6 +231,7 @@ def _finding(finding: Finding, anchors: Anchors) -> str:
     software = _software(finding)
     entries = (
         ("connection", f"{finding.client} to {finding.listener}"),
+        ("owner", finding.owner or ""),
         ("expected", finding.expected),
         ("observed", finding.observed),
         ("frame", _place(finding)),

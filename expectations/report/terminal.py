@@ -74,7 +74,8 @@ def groups_of(findings: Iterable[Finding]) -> list[FindingGroup]:
 def finding_line(finding: Finding) -> Text:
     """Return one line: level, rule, connection and message."""
     line = _level(finding).append(f"{finding.rule:<31} ", "bold")
-    line.append(f"{finding.client} → {finding.listener}  ", "dim")
+    owner = f" of {printable(finding.owner)}" if finding.owner else ""
+    line.append(f"{finding.client}{owner} → {finding.listener}  ", "dim")
     line.append(finding.message)
     return line
 

@@ -41,7 +41,7 @@ from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
-from expectations.report.fleet import ClientUsage, Fleet
+from expectations.report.fleet import ClientUsage, Fleet, Party
 from expectations.report.versions import AdvertisingBroker
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.rule import Rule
@@ -76,7 +76,8 @@ class Examination(msgspec.Struct):
 
     `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
     reason. `opaque` counts connections that are not Kafka. `companions` maps the id of a finding to the
-    connections, in hex, that it is about, the nearest first. `unread` says of each file of a folder that was
+    connections, in hex, that it is about, the nearest first. `parties` has who connected, and how often.
+    `unread` says of each file of a folder that was
     left out why it was.
     """
 
@@ -91,6 +92,7 @@ class Examination(msgspec.Struct):
     usage: list[ClientUsage]
     brokers: list[AdvertisingBroker]
     companions: dict[str, list[str]]
+    parties: list[tuple[Party, int]]
     unread: list[str]
 
     @property
@@ -152,10 +154,10 @@ class Companions:
 class Collector:
     """The fleet's report and the companions of findings, filled while a source is judged."""
 
-    def __init__(self, rules: Sequence[Rule], api_names: Mapping[int, str]) -> None:
-        self.rules = rules
-        self.fleet = Fleet(rules, api_names)
-        self.companions = Companions(rules)
+    def __init__(self, terms: Terms, api_names: Mapping[int, str]) -> None:
+        self.rules = terms.rules
+        self.fleet = Fleet(terms.rules, api_names, terms.owner)
+        self.companions = Companions(terms.rules)
 
 
 class CollectingJudge(Judge):
@@ -234,7 +236,7 @@ def examine(
     key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()
     recording = Recording([path] if isinstance(path, Path) else path, key_log)
-    collector, tally = Collector(terms.rules, names), _FilesTally(recording, archive)
+    collector, tally = Collector(terms, names), _FilesTally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
     states, answered, clock = dict[bytes, ConnectionState](), dict[str, set[ApiVersion]](), 0
     identity_step, identities = (
@@ -353,6 +355,7 @@ class _FilesTally:
             usage=collector.fleet.usage(),
             brokers=collector.fleet.brokers(),
             companions={finding.id: collector.companions.of(finding) for finding in findings},
+            parties=collector.fleet.parties(),
             unread=self._recording.unread,
         )
 

@@ -30,7 +30,7 @@ from streaming.user_error import UserError
 
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
-SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog")
+SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog", "owners")
 _MOST_SEVERE_FIRST = list(Level)
 
 
@@ -79,8 +79,8 @@ def add_failing_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_capture_flags(parser: argparse.ArgumentParser) -> None:
-    """Define the arguments that name captures, and the flags of reading them."""
+def add_capture_flags(parser: argparse.ArgumentParser, *, without: Sequence[str] = ()) -> None:
+    """Define the arguments that name captures, and the flags of reading them but for some settings."""
     parser.add_argument(
         "files",
         nargs="+",
@@ -93,7 +93,7 @@ def add_capture_flags(parser: argparse.ArgumentParser) -> None:
         default="",
         help="broker ports, separated by commas (default: those that accept connections)",
     )
-    add_flags(parser, SETTINGS)
+    add_flags(parser, [name for name in SETTINGS if name not in without])
 
 
 def key_logs_of(configuration: Configuration) -> list[Path]:

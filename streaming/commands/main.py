@@ -27,6 +27,7 @@ COMMANDS = {
     "run": "run the streaming query: decode, judge, publish findings and metrics",
     "findings": "show the findings of a running query as they come",
     "report": "show client software by rule, what brokers advertise, and who breaks on an upgrade",
+    "owners": "show whose the clients of captures are, by a file of owners",
     "rules": "list the rules, or explain one",
     "audit": "validate the frames topic with its Great Expectations suite",
     "schemas": "list Kafka's message schemas, compare releases, check a draft, or read a kafka-clients jar",

@@ -29,6 +29,7 @@ SETTINGS = (
     "checkpoint",
     "archive",
     "policies",
+    "owners",
     "buckets",
     "shuffle_partitions",
     "trigger_seconds",

@@ -49,9 +49,10 @@ UNDECIDED_CHECKS = Metric(
 FINDINGS = Metric(
     "kipwatch_findings_total",
     MetricType.COUNTER,
-    "Offences found, by rule, level (suppressed where a suppression holds), client software, and where: the "
-    "cluster that the feeder names, and the listener. A series appears with its first offence.",
-    ("rule", "level", "role", *SOFTWARE, *PLACE),
+    "Offences found, by rule, level (suppressed where a suppression holds), client software, where (the "
+    "cluster that the feeder names, and the listener), and whose: the owner, `unknown` if it is nobody's. A "
+    "series appears with its first offence.",
+    ("rule", "level", "role", *SOFTWARE, *PLACE, "owner"),
 )
 CONNECTIONS = Metric(
     "kipwatch_connections",

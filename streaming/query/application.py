@@ -58,9 +58,10 @@ class Application:
     def __init__(self, configuration: Configuration, configure: Callable[[], Configuration]) -> None:
         """`configure` reads the configuration again; it raises UserError if it is invalid."""
         self._configuration, self._configure = configuration, configure
+        self._decisions = Decisions(configuration)
         schemas = load_schemas(configuration.schemas)
         self._metrics = ApplicationMetrics(
-            [rule.id for rule in Decisions(configuration).rules],
+            [rule.id for rule in self._decisions.rules],
             version=version("kipwatch"),
             kafka=schemas.release,
             schemas=schemas,
@@ -179,7 +180,7 @@ class Application:
 
     def _start(self, session: SparkSession) -> Any:
         query = start_query(
-            reports_of(session, self._configuration),
+            reports_of(session, self._configuration, terms=self._decisions.terms),
             self._configuration,
             partial(self._process_batch, session),
             self._limit,
@@ -196,8 +197,8 @@ class Application:
         except UserError as error:
             QUERY_LOG.error("decisions-refused", line=str(error))
             return False
-        changed = configuration != self._configuration
-        self._configuration = configuration
+        changed = configuration != self._configuration or decisions.owners != self._decisions.owners
+        self._configuration, self._decisions = configuration, decisions
         self._metrics.add_rules(rule.id for rule in decisions.rules)
         QUERY_LOG.info(
             "decisions-reloaded", changed=changed, needs_restart=others, warnings=decisions.expired()

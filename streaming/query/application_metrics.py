@@ -38,7 +38,7 @@ from streaming.query.version_metrics import BrokerMetrics, RequestMetrics
 NOWHERE = ""
 """The listener of the series that each rule has from the start."""
 SERIES_PER_LABEL = 200
-"""Series of findings that tell listeners apart, as a multiple of the label limit.
+"""Series of findings that tell listeners and owners apart, as a multiple of the label limit.
 
 A stranger who invents names may use them at each listener.
 """
@@ -90,8 +90,8 @@ class ApplicationMetrics:
         overflow = instruments.counter(metrics.LABEL_OVERFLOW, self.registry)
         self._software = SoftwareSlots(label_limit, overflow.inc)
         self._overflowed = overflow.inc
-        self._clusters, self._listeners, self._apis, self._reasons = (
-            BoundedLabels(label_limit, overflow.inc) for _ in range(4)
+        self._clusters, self._listeners, self._owners, self._apis, self._reasons = (
+            BoundedLabels(label_limit, overflow.inc) for _ in range(5)
         )
         schemas = schemas or default_schemas()
         self.requests = RequestMetrics(self.registry, schemas, self._software, label_limit, overflow.inc)
@@ -102,7 +102,7 @@ class ApplicationMetrics:
         self._found: defaultdict[SoftwareLabels, Counter[tuple[tuple[str, ...], tuple[str, ...]]]] = (
             defaultdict(Counter)
         )
-        """The findings of each software: by rule, level and role, and by place."""
+        """The findings of each software: by rule, level and role, and by place and owner."""
         self._series, self._series_limit = 0, SERIES_PER_LABEL * label_limit
         self._shown: set[tuple[str, ...]] = set()
         self.add_rules(rules)
@@ -136,12 +136,13 @@ class ApplicationMetrics:
         """Count offences, by labels that are bounded."""
         labels = self._software.admit(offence.software_name, offence.software_version, amount=amount)
         cluster = self._clusters.admit(offence.cluster, amount=amount)
-        place = *cluster, *self._listeners.admit(offence.listener, amount=amount)
+        listener = self._listeners.admit(offence.listener, amount=amount)
+        place = *cluster, *listener, *self._owners.admit(offence.owner, amount=amount)
         what = offence.rule, offence.level, offence.role
-        self.recent.add(Offence(*what, *labels, offence.cluster, offence.listener), amount)
+        self.recent.add(Offence(*what, *labels, offence.cluster, offence.listener, offence.owner), amount)
         counted = self._found[labels]
         if (what, place) not in counted and self._series >= self._series_limit:
-            place = *cluster, OTHER
+            place = *cluster, OTHER, OTHER
             self._overflowed(amount)
         self._series += (what, place) not in counted
         counted[what, place] += amount

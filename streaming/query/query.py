@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
 from expectations.judging.finding import Finding
+from expectations.judging.terms import Terms
 from streaming.judging.report import Report, pack_report, unpack_report
 from streaming.query.batch_limit import BatchLimit, BlocksAhead
 from streaming.query.checkpoint import prepare_checkpoint
@@ -43,9 +44,14 @@ class BatchError(Exception):
 
 
 def reports_of(
-    session: SparkSession, configuration: Configuration, connections: StatefulProcessor | None = None
+    session: SparkSession,
+    configuration: Configuration,
+    connections: StatefulProcessor | None = None,
+    terms: Terms | None = None,
 ) -> DataFrame:
     """Plan the query: one row per report. `connections` replaces the processor of connections.
+
+    Without `terms` they are made of the configuration.
 
     Runs nothing and opens no connection to Kafka. Raises UserError if a secret is missing, or if a decision
     names an unknown rule or reading.
@@ -54,7 +60,7 @@ def reports_of(
     frames = read_topic(session, configuration, limit.blocks).select("value", "topic", "partition", "offset")
     table = table_text(configuration.schemas)
     buckets = configuration.buckets
-    terms = Decisions(configuration).terms
+    terms = terms or Decisions(configuration).terms
     inputs = frames.mapInArrow(decode_stage(buckets, table, terms), INPUT_SCHEMA)
     resumed_at = session.sparkContext.startTime if configuration.after_loss else 0
     connections = connections or BucketProcessor(

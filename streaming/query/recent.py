@@ -54,7 +54,7 @@ class Recent:
             self._forget(at)
             minute = self._minutes.setdefault(int(at // _MINUTE), {})
             if offence not in minute and len(minute) >= MOST:
-                others = dict.fromkeys(("software_name", "software_version", "listener"), OTHER)
+                others = dict.fromkeys(("software_name", "software_version", "listener", "owner"), OTHER)
                 offence = msgspec.structs.replace(offence, **others)
             before, _ = minute.get(offence, (0, 0.0))
             minute[offence] = before + times, at
@@ -78,6 +78,7 @@ class Recent:
                 offence.role,
                 (offence.software_name, offence.software_version),
                 offence.cluster,
+                offence.owner,
                 list(filter(None, listeners[offence])),
                 *seen,
             )

@@ -28,7 +28,7 @@ from streaming.log import Level as LogLevel
 from streaming.metrics.labels import LABEL_LIMIT
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.metrics_tls import MetricsTls
-from streaming.settings.mistake import explain, line_of
+from streaming.settings.mistake import explain, read_toml
 from streaming.user_error import UserError
 
 _HOUR: Final = 3600 * 1_000_000_000
@@ -185,6 +185,10 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     archive: Annotated[
         str, Described(description="folder of the archive's Parquet tables; if empty, none are written")
     ] = ""
+    owners: Annotated[
+        str,
+        Described(description="TOML file that says whose a client is; if empty, findings have no owner"),
+    ] = ""
     policies: Annotated[
         str,
         Described(
@@ -325,20 +329,9 @@ def configure(flags: argparse.Namespace) -> Configuration:
 
 def _read(path: Path) -> dict[str, Any]:
     """Read the settings of a file. Raises UserError that names the line and the key."""
-    try:
-        text = path.read_bytes().decode()
-        settings: dict[str, Any] = msgspec.toml.decode(text)
-    except OSError as error:
-        raise UserError(f"cannot read the configuration {path}: {error.strerror}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not TOML: {error}") from error
-    settings = {name: _listed(name, value) for name, value in settings.items()}
-    try:
-        return cast(dict[str, Any], msgspec.to_builtins(msgspec.convert(settings, Configuration)))
-    except msgspec.ValidationError as error:
-        key, mistake = explain(error, settings, Configuration)
-        line = line_of(text, key)
-        raise UserError(f"{path}{f':{line}' if line else ''}: {mistake}") from error
+    return cast(
+        dict[str, Any], msgspec.to_builtins(read_toml(path, Configuration, "the configuration", _listed))
+    )
 
 
 def _listed(name: str, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Users' decisions on rules: readings of KIPs, disabled rules, other levels, suppressed findings.
+"""Users' decisions: readings of KIPs, disabled rules, other levels, suppressed findings, owners of clients.
 
 A suppressed finding is still made, counted and shown. A suppression has a reason and an end, so that it
 cannot outlive its reason unnoticed: kipwatch warns when it has expired, or matches nothing. It matches rules,
@@ -15,7 +15,7 @@ import fnmatch
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -26,11 +26,13 @@ from expectations.judging.finding import Finding, Suppressed
 from expectations.judging.terms import Terms, as_found
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES, read_choices, rules_read_as
+from streaming.settings.client_patterns import AddressPattern, matches, pseudonym, whole
 from streaming.settings.confidential import pseudonyms_of
 from streaming.settings.configuration import Configuration, Listener, Suppression
+from streaming.settings.owners import read_owners
 from streaming.user_error import UserError, did_you_mean
 
-DECISIONS: Final = ("spec", "disable", "levels", "suppress", "listener")
+DECISIONS: Final = ("spec", "disable", "levels", "suppress", "listener", "owners")
 
 
 def utc_today() -> date:
@@ -57,7 +59,7 @@ class Decisions:
     """The decisions of one configuration.
 
     Raises UserError if they name a rule or a reading that does not exist, or an invalid network, or if the
-    key of pseudonyms cannot be used.
+    key of pseudonyms or the file of owners cannot be used.
     """
 
     def __init__(self, configuration: Configuration, today: Callable[[], date] = utc_today) -> None:
@@ -65,6 +67,9 @@ class Decisions:
         self._today = today
         self._pseudonyms = pseudonyms_of(configuration)
         self._matches = [SuppressionMatch(each, self._pseudonyms) for each in configuration.suppress]
+        self.owners = (
+            read_owners(Path(configuration.owners), self._pseudonyms) if configuration.owners else None
+        )
         self._check_rule_names()
         self.rules = self._rules()
 
@@ -87,6 +92,7 @@ class Decisions:
             },
             decide=self.decide if self._configuration.levels or self._configuration.suppress else as_found,
             pseudonyms=self._pseudonyms,
+            owner_of=self.owners.of if self.owners else None,
         )
 
     def decide(self, finding: Finding) -> Finding:
@@ -167,69 +173,24 @@ class SuppressionMatch:
     def __init__(self, suppression: Suppression, pseudonyms: Pseudonyms | None = None) -> None:
         """Raises UserError if an address is not valid, or a pattern cannot be compared with pseudonyms."""
         self.suppression = suppression
-        client_id, client = suppression.client_id, suppression.client
-        if pseudonyms is not None:
-            client_id = client_id and pseudonyms.text(_whole("client_id", client_id, "*?["))
-            client = client and _pseudonym(_whole("client", client, "/"), pseudonyms)
+        client_id, client, broker = suppression.client_id, suppression.client, suppression.broker
+        try:
+            if pseudonyms is not None:
+                client_id = client_id and pseudonyms.text(whole("client_id", client_id, "*?["))
+                client = client and pseudonym(whole("client", client, "/"), pseudonyms)
+            self._client = None if client is None else AddressPattern(client)
+            self._broker = None if broker is None else AddressPattern(broker)
+        except ValueError as error:
+            raise UserError(f"suppress: {error}") from None
         self._client_id = client_id
-        self._client = _address(client)
-        self._broker = _address(suppression.broker)
 
     def covers(self, finding: Finding) -> bool:
         """Whether a finding matches all given fields."""
         given = self.suppression
         return (
             fnmatchcase(finding.rule, given.rule)
-            and _matches(given.client_software_name, finding.client_software_name)
-            and _matches(self._client_id, finding.client_id)
+            and matches(given.client_software_name, finding.client_software_name)
+            and matches(self._client_id, finding.client_id)
             and (self._client is None or self._client.covers(finding.client))
             and (self._broker is None or self._broker.covers(finding.broker))
         )
-
-
-class AddressPattern:
-    """A network in CIDR notation, or an address with or without a port. IPv6 may have brackets."""
-
-    def __init__(self, text: str) -> None:
-        """Raises UserError if a network is not valid."""
-        self._text = text.replace("[", "").replace("]", "") if "]:" not in text else text
-        self._network = _network(text) if "/" in text else None
-
-    def covers(self, address: str) -> bool:
-        """Whether the pattern covers an address with a port, as findings have it."""
-        host = address.rpartition(":")[0].strip("[]")
-        if self._network is not None:
-            return ip_address(host) in self._network
-        return self._text in (address, host)
-
-
-def _whole(key: str, pattern: str, signs: str) -> str:
-    """Return a pattern that covers one client. Raises UserError for a pattern of several."""
-    if any(sign in pattern for sign in signs):
-        raise UserError(
-            f'suppress: with identities = "keyed-hash" {key} must name one client in full, not {pattern!r}'
-        )
-    return pattern
-
-
-def _pseudonym(client: str, pseudonyms: Pseudonyms) -> str:
-    """Replace an address with or without a port. Without one, IPv6 has colons nevertheless."""
-    is_bare = ":" not in client or (client.count(":") > 1 and "]:" not in client)
-    if is_bare:
-        return pseudonyms.host(f"[{client}]" if ":" in client and "[" not in client else client)
-    return pseudonyms.address(client)
-
-
-def _matches(glob: str | None, text: str | None) -> bool:
-    return glob is None or (text is not None and fnmatchcase(text, glob))
-
-
-def _address(text: str | None) -> AddressPattern | None:
-    return None if text is None else AddressPattern(text)
-
-
-def _network(text: str) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise UserError(f"suppress: {error}; write a network such as 10.0.0.0/8") from None

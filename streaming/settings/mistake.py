@@ -1,4 +1,4 @@
-"""Explains a mistake in a configuration: the line, the key, the given value and what is allowed.
+"""Reads TOML, and explains a mistake in it: the line, the key, the given value and what is allowed.
 
 msgspec validates the configuration, and its message gives the kind of mistake and a place in the structure.
 The key is found in that structure, the line by reading the keys of the TOML text, what is allowed from the
@@ -10,15 +10,17 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
+from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from streaming.user_error import did_you_mean
+from streaming.user_error import UserError, did_you_mean
 
+Read = TypeVar("Read")
 Key = tuple[str | int, ...]
 """The place of a value: names of tables and settings, and indices of lists."""
 
@@ -41,6 +43,29 @@ _WORDS = {
     list: "a list",
     dict: "a table",
 }
+
+
+def read_toml(
+    path: Path, kind: type[Read], what: str, listed: Callable[[str, Any], Any] = lambda _, value: value
+) -> Read:
+    """Read a TOML file. `what` is its name in words, `listed` replaces the value of a top-level setting.
+
+    Raises UserError that names the line and the key of a mistake.
+    """
+    try:
+        text = path.read_bytes().decode()
+        settings: dict[str, Any] = msgspec.toml.decode(text)
+    except OSError as error:
+        raise UserError(f"cannot read {what} {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}") from error
+    settings = {name: listed(name, value) for name, value in settings.items()}
+    try:
+        return msgspec.convert(settings, kind)
+    except msgspec.ValidationError as error:
+        key, mistake = explain(error, settings, kind)
+        line = line_of(text, key)
+        raise UserError(f"{path}{f':{line}' if line else ''}: {mistake}") from error
 
 
 def explain(error: msgspec.ValidationError, settings: Mapping[str, Any], kind: type) -> tuple[Key, str]:

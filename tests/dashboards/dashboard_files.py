@@ -25,7 +25,7 @@ PANELS: list[tuple[str, dict[str, Any]]] = [
     for panel in everything_on(dashboard)
     if panel["type"] != "row"
 ]
-CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+", "$instance": ".+", "$cluster": ".*"}
+CHOSEN = {"$job": ".+", "$rule": ".+", "$software": ".+", "$instance": ".+", "$cluster": ".*", "$owner": ".*"}
 """The values of the variables when all is chosen."""
 
 

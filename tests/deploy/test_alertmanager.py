@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import time
@@ -11,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from expectations.rules.catalogue import RULES
 from streaming.observe import Server
 from tests.dashboards.rule_file import ALERTS, NAMES
 from tests.deploy.alertmanager import CONFIGURATION, Notifications, alertmanager, send, until
 
+VIOLATION = "KafkaClientProtocolViolation"
+ZERO = next(rule for rule in RULES if rule.id == "kip1313/instance-id-zero")
 RECEIVERS = {"critical": "mail,chat", "warning": "chat", "info": "mail", "none": "watchdog"}
 SILENCE = 5.0
 """Seconds in which an Alertmanager that waits for one second would have notified."""
@@ -44,8 +48,12 @@ def alert(name: str, description: str = "", **labels: str) -> dict[str, Any]:
     return {"labels": {"alertname": name, **definition["labels"], **labels}, "annotations": annotations}
 
 
-def violation(name: str = "librdkafka", rule: str = "kip1313/instance-id-zero") -> dict[str, Any]:
-    return alert("KafkaClientProtocolViolation", job="kipwatch", rule=rule, client_software_name=name)
+def violation(
+    name: str = "librdkafka", rule: str = "kip1313/instance-id-zero", **labels: str
+) -> dict[str, Any]:
+    made = alert(VIOLATION, job="kipwatch", rule=rule, client_software_name=name, **labels)
+    made["annotations"]["versions"] = "2.10.0, 2.11.0"
+    return made
 
 
 @pytest.fixture
@@ -107,7 +115,9 @@ def test_a_violation_is_sent_to_chat_and_so_is_its_end(running: tuple[Server, No
         "[1 firing] kip1313/instance-id-zero: A Kafka client breaks a rule of the protocol."
     ]
     text = message["attachments"][0]["text"]
-    assert text.startswith("KafkaClientProtocolViolation of a test\nWhat to do: docs/runbook.md#")
+    assert text.startswith(
+        "KafkaClientProtocolViolation of a test\nClient: librdkafka 2.10.0, 2.11.0\nRule: "
+    )
     assert "\nDashboard: http://127.0.0.1:3000/d/kipwatch-rule?" in text
     assert message["attachments"][0]["color"] == "warning"
     send(server, violation(), over=True)
@@ -140,6 +150,57 @@ def test_a_rule_and_a_client_software_are_one_message(running: tuple[Server, Not
         (hook["groupLabels"]["rule"], hook["groupLabels"]["client_software_name"]) for hook in sent.hooks
     }
     assert len(groups) == 3
+
+
+def test_a_teams_violation_tells_it_all_by_mail_and_the_platform_hears_of_it_too(
+    running: tuple[Server, Notifications],
+) -> None:
+    """Whose, where, which software, what is wrong in words, since when, examples, what to do."""
+    server, sent = running
+    send(server, violation(owner="payments", cluster="prod"))
+    (mail,) = until(lambda: sent.mail)
+    assert mail["To"] == "payments@localhost"
+    title = "[1 firing] payments: kip1313/instance-id-zero: A Kafka client breaks a rule of the protocol."
+    assert mail["Subject"] == title
+    assert until(sent.titles) == [title]
+    plain, html = (part.get_content().replace("\r\n", "\n") for part in mail.iter_parts())
+    facts = re.split(r"  since .*", plain)
+    assert facts[0] == (
+        "KafkaClientProtocolViolation of a test\n\n"
+        "  owner       payments\n"
+        "  cluster     prod\n"
+        "  client      librdkafka 2.10.0, 2.11.0\n"
+        "  rule        kip1313/instance-id-zero\n"
+        f"              {ZERO.summary}\n"
+    )
+    assert facts[1].startswith(
+        "\n  what to do  docs/runbook.md#kafkaclientprotocolviolation\n"
+        "  examples    http://127.0.0.1:9108/#findings\n"
+        "  dashboard   http://127.0.0.1:3000/d/kipwatch-rule?"
+    )
+    assert f"<td>kip1313/instance-id-zero<br>{ZERO.summary}</td>" in html
+    assert '<a href="http://127.0.0.1:9108/#findings">examples with their frames</a>' in html
+    hooked = {hook["receiver"]: hook["commonLabels"]["owner"] for hook in sent.hooks}
+    assert hooked.items() <= {"payments": "payments", "chat": "payments"}.items()
+
+
+def test_clients_of_nobody_and_of_other_owners_are_the_platforms(
+    running: tuple[Server, Notifications],
+) -> None:
+    """Two owners whose clients break one rule are two messages."""
+    server, sent = running
+    send(server, violation(owner="unknown"), violation(owner="search"))
+    until(lambda: len(sent.titles()) == 2)
+    assert sum("] search: kip" in title for title in sent.titles()) == 1
+    assert not sent.mail
+
+
+def test_markup_in_an_owners_name_does_nothing(running: tuple[Server, Notifications]) -> None:
+    server, sent = running
+    send(server, violation("<b>x", owner="<!channel>", cluster="<i>"))
+    (message,) = until(lambda: sent.chat)
+    assert "<" not in message["attachments"][0]["text"]
+    assert "Owner: &lt;!channel&gt;\n" in message["attachments"][0]["text"]
 
 
 @pytest.mark.slow

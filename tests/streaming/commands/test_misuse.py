@@ -29,7 +29,7 @@ MISTAKEN = [
     (["nonsense"], "there is no command 'nonsense'; see `kipwatch --help`"),
     (["--nonsense"], "there is no command '--nonsense'"),
     (["check"], "the following arguments are required: FILE; see `kipwatch check --help`"),
-    (["check", "--nonsense", "x"], "unrecognized arguments: --nonsense; see `kipwatch check --help`"),
+    (["check", "--gibberish", "x"], "unrecognized arguments: --gibberish; see `kipwatch check --help`"),
     (["check", "--js", "x"], "unrecognized arguments: --js"),
     (["check", "--ports", "nine", "x"], "numbers from 1 to 65535, separated by commas, not 'nine'"),
     (["check", "--ports", "1,70000", "x"], "numbers from 1 to 65535, separated by commas, not '1,70000'"),

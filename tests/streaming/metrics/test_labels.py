@@ -156,7 +156,7 @@ def test_findings_of_software_that_is_gone_keep_their_series_for_an_hour_and_the
     clock.minutes(11, [JAVA])
     clock.find(JAVA, 4)
     own, former, java = (
-        (RULE, "violation", "client", *software, UNKNOWN, UNKNOWN)
+        (RULE, "violation", "client", *software, UNKNOWN, UNKNOWN, UNKNOWN)
         for software in (INVENTED[0], (FORMER, FORMER), JAVA)
     )
     assert clock.shown() == {(OTHER, OTHER)}

@@ -50,7 +50,7 @@ def report(bucket: int = 0, connections: int = 1) -> Report:
 
 def counts(page: Page) -> list[float | None]:
     labels = {"client_software_name": "tester", "client_software_version": "1.0"}
-    labels |= {"cluster": "test", "listener": "WATCHED"}
+    labels |= {"cluster": "test", "listener": "WATCHED", "owner": "unknown"}
     return [
         page.value("kipwatch_rule_checks_total", rule=RULE, verdict="conforms", listener="WATCHED"),
         page.value("kipwatch_rule_checks_total", rule=RULE, verdict="violates", listener="WATCHED"),
@@ -142,3 +142,14 @@ def test_series_of_findings_are_bounded_although_each_label_is() -> None:
     assert len(told) == SERIES_PER_LABEL * 10
     assert len(series) <= len(told) + 10 * len(RULES)
     assert {labels["cluster"] for labels, _ in series} == {"here"}
+
+
+def test_owners_are_told_apart_up_to_a_bound_and_nobodys_are_unknown() -> None:
+    page = Page(label_limit=3)
+    names = ["payments", None, "search", "edge", "late"]
+    offences = [
+        (Offence(RULE, "violation", "client", "tester", "1.0", "here", "WATCHED", name), 1) for name in names
+    ]
+    page.sink.add_batch(0, [Report(0, offences=offences)])
+    counted = {labels["owner"]: count for labels, count in page.findings()}
+    assert counted == {"payments": 1, "unknown": 1, "search": 1, OTHER: 2}

@@ -38,6 +38,7 @@ from streaming.query.stages import (
 from streaming.query.tick_times import TICK_INTERVAL
 from streaming.settings.configuration import Configuration, Suppression
 from streaming.settings.decisions import Decisions
+from streaming.settings.owners import Owner, owners_of
 from streaming.state import StateError
 from streaming.state.bucket import unpack_bucket
 from tests.decoders.frame.columnar.batches import block
@@ -386,3 +387,21 @@ def pickled(terms: Terms) -> Terms:
     """Return the terms as a worker receives them."""
     arrived: Terms = cloudpickle.loads(cloudpickle.dumps(terms))
     return arrived
+
+
+def test_owners_travel_to_workers_and_clusters_are_told_apart() -> None:
+    """The same offences on connections of two clusters, of which one client is somebody's."""
+    owners = owners_of([Owner("payments", client_id="app", client="10.0.0.1")])
+    here = on(b"a", windows(violating()), cluster="here")
+    there = on(b"b", windows(violating()), cluster="there", client="10.0.0.9:1")
+    report = process(Store(), [*here, *there], terms=pickled(Terms(owner_of=owners.of)))
+    assert {(finding.cluster, finding.owner) for finding in report.findings} == {
+        ("here", "payments"),
+        ("there", None),
+    }
+    counted = {(offence.cluster, offence.owner, offence.rule): count for offence, count in report.offences}
+    assert counted == {
+        (cluster, owner, rule): times
+        for cluster, owner in (("here", "payments"), ("there", None))
+        for rule, times in ((MALFORMED, 1), (CHANGED, 2))
+    }

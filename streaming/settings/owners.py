@@ -1,0 +1,211 @@
+"""Owners: whose a client is, by a TOML file, from what the client shows of itself.
+
+The file is a list of tables `[[owner]]`, of which the first that matches decides. There may be ten thousand,
+so each is indexed by one of its keys: by its network, or by what stands before the first wildcard of a text.
+Only the few that can match are compared.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from expectations.conversation.pseudonyms import Pseudonyms
+from streaming.metrics.labels import LONGEST, RESERVED
+from streaming.settings.client_patterns import bracketed, whole
+from streaming.settings.mistake import read_toml
+from streaming.user_error import UserError
+
+_WILDCARD: Final = re.compile(r"[*?[]")
+_REMEMBERED: Final = 20_000
+"""Clients whose owner is remembered: an offence that goes on asks each time."""
+
+
+class Owner(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The name of an owner, and which clients are theirs: those that all given keys match.
+
+    Texts may be globs. `client` is an address or a network in CIDR notation.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST)]
+    client_id: str | None = None
+    client_software_name: str | None = None
+    client: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a name that means something else, an entry without keys, and an invalid network."""
+        if self.name in RESERVED or not self.name.isprintable():
+            raise ValueError(f"no owner can be called {self.name!r}")
+        if self.client_id is self.client_software_name is self.client is None:
+            raise ValueError(
+                'an owner needs a key that matches clients; client_id = "*" is all that have one'
+            )
+        try:
+            ip_network(self.client or "::")
+        except ValueError as error:
+            raise ValueError(f"{error}; write an address or a network such as 10.0.0.0/8") from None
+
+
+class OwnersFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The file."""
+
+    owner: list[Owner]
+
+
+class _Entry(NamedTuple):
+    """An entry as clients are compared with it: globs of `_Shown`, and a network."""
+
+    name: str
+    texts: tuple[str | None, ...]
+    network: str | None
+
+
+_Shown = tuple[str | None, str | None, str]
+"""The texts of a client: its client ID, its software's name, and its address without a port."""
+_Address = tuple[int, int]
+"""The bits that addresses of its kind have, and those of the address as a number."""
+
+
+class _Network(NamedTuple):
+    """The beginning that addresses of a network share: all bits, those that differ, and the others."""
+
+    bits: int
+    differ: int
+    first: int
+
+    @classmethod
+    def of(cls, text: str | None) -> _Network | None:
+        """Return a network in CIDR notation or of one address, None for no text."""
+        if text is None:
+            return None
+        network = ip_network(text)
+        differ = network.max_prefixlen - network.prefixlen
+        return cls(network.max_prefixlen, differ, int(network.network_address) >> differ)
+
+
+class Owners:
+    """Tells whose a client is. Travels to workers as bytes, which a worker unpacks once."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._packed = packed
+        self._entries = msgspec.msgpack.decode(packed, type=list[_Entry])
+        self._globs = [
+            [(place, *_divided(glob)) for place, glob in enumerate(entry.texts) if glob is not None]
+            for entry in self._entries
+        ]
+        self._networks = [_Network.of(entry.network) for entry in self._entries]
+        self._by_prefix: dict[tuple[int, str], list[int]] = {}
+        self._by_network: dict[tuple[int, int, int], list[int]] = {}
+        for number, (globs, network) in enumerate(zip(self._globs, self._networks, strict=True)):
+            place, prefix, _ = max(globs, key=lambda glob: len(glob[1]), default=(0, "", ""))
+            if prefix or network is None:
+                self._by_prefix.setdefault((place, prefix), []).append(number)
+            else:
+                self._by_network.setdefault(network, []).append(number)
+        self._prefixes = sorted({(place, len(prefix)) for place, prefix in self._by_prefix})
+        self._sizes = sorted({(bits, differ) for bits, differ, _ in self._by_network})
+        self._remembered = lru_cache(_REMEMBERED)(self._of)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpacked, (self._packed,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Owners) and other._packed == self._packed
+
+    def __hash__(self) -> int:
+        return hash(self._packed)
+
+    def of(self, host: str, client_id: str | None, software_name: str | None) -> str | None:
+        """Return the owner of a client by its address without a port, None if it is nobody's."""
+        return self._remembered(host, client_id, software_name)
+
+    def _of(self, host: str, client_id: str | None, software_name: str | None) -> str | None:
+        shown, address = (client_id, software_name, host), _address(host)
+        return next(
+            (
+                self._entries[number].name
+                for number in sorted(self._candidates(shown, address))
+                if _lies_in(address, self._networks[number])
+                and all(_matches(prefix, rest, shown[place]) for place, prefix, rest in self._globs[number])
+            ),
+            None,
+        )
+
+    def _candidates(self, shown: _Shown, address: _Address | None) -> Iterator[int]:
+        for place, length in self._prefixes:
+            text = shown[place]
+            if text is not None:
+                yield from self._by_prefix.get((place, text[:length]), ())
+        if address is not None:
+            for bits, differ in self._sizes:
+                if bits == address[0]:
+                    yield from self._by_network.get((bits, differ, address[1] >> differ), ())
+
+
+@lru_cache(maxsize=2)
+def _unpacked(packed: bytes) -> Owners:
+    """Unpack owners. A worker gets the bytes with each task: those before and after a reload."""
+    return Owners(packed)
+
+
+def read_owners(path: Path, pseudonyms: Pseudonyms | None = None) -> Owners:
+    """Read a file of owners. Raises UserError if it cannot be read or has a mistake."""
+    entries = read_toml(path, OwnersFile, "the owners").owner
+    try:
+        return owners_of(entries, pseudonyms)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def owners_of(entries: Iterable[Owner], pseudonyms: Pseudonyms | None = None) -> Owners:
+    """Return the owners of clients, which are known by pseudonyms if some are given.
+
+    Raises ValueError for a pattern of several clients then: it cannot be compared with pseudonyms.
+    """
+    return Owners(msgspec.msgpack.encode([_entry(each, pseudonyms) for each in entries]))
+
+
+def _entry(owner: Owner, pseudonyms: Pseudonyms | None) -> _Entry:
+    client_id, client = owner.client_id, owner.client
+    if pseudonyms is None:
+        return _Entry(owner.name, (client_id, owner.client_software_name, None), client)
+    client_id = client_id and pseudonyms.text(whole("client_id", client_id, "*?["))
+    host = client and pseudonyms.host(bracketed(whole("client", client, "/")))
+    return _Entry(owner.name, (client_id, owner.client_software_name, host), None)
+
+
+def _divided(glob: str) -> tuple[str, str]:
+    """Divide a glob before its first wildcard."""
+    prefix = _WILDCARD.split(glob, maxsplit=1)[0]
+    return prefix, glob[len(prefix) :]
+
+
+def _matches(prefix: str, rest: str, text: str | None) -> bool:
+    """Whether a text matches a glob, given as `_divided` returns it."""
+    if text is None or not text.startswith(prefix):
+        return False
+    return rest == "*" or fnmatchcase(text[len(prefix) :], rest) if rest else len(text) == len(prefix)
+
+
+def _address(host: str) -> _Address | None:
+    """Return the address of a host, None of a pseudonym."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        packed = socket.inet_pton(family, host.strip("[]"))
+    except OSError:
+        return None
+    return len(packed) * 8, int.from_bytes(packed)
+
+
+def _lies_in(address: _Address | None, network: _Network | None) -> bool:
+    if network is None or address is None:
+        return network is None
+    return address[0] == network.bits and address[1] >> network.differ == network.first
