@@ -69,8 +69,13 @@ def test_every_window_of_the_budget_is_seen_to_fire() -> None:
 
 @each_alert
 def test_every_alert_says_what_is_wrong_and_where_to_look(alert: dict[str, Any]) -> None:
-    """A summary without labels, a description, and two links."""
-    assert set(alert["annotations"]) == {"summary", "description", "runbook_url", "dashboard_url"}
+    """A summary without labels, a description, and two links; offences have a third one, to examples."""
+    expected = {"summary", "description", "runbook_url", "dashboard_url"}
+    if alert["labels"]["watches"] == "kafka" and alert["alert"] != "KafkaPolicyNotMet":
+        expected.add("evidence_url")
+    if alert["alert"] == "KafkaClientProtocolViolation" and "identified" not in alert["labels"]:
+        expected.add("versions")
+    assert set(alert["annotations"]) == expected
     assert "{{" not in alert["annotations"]["summary"]
     assert alert["labels"]["severity"] in ("critical", "warning", "info", "none")
     assert alert["labels"]["watches"] in ("kafka", "kipwatch")
