@@ -200,7 +200,10 @@ def prometheus_settings(targets: dict[str, str], alertmanager: str, rules: Path 
 def alertmanager_settings() -> dict[str, Any]:
     """Group alerts as the committed configuration does, and notify nobody."""
     return {
-        "route": {"receiver": "nobody", "group_by": ["alertname", "job", "rule", "client_software_name"]},
+        "route": {
+            "receiver": "nobody",
+            "group_by": ["alertname", "job", "cluster", "owner", "rule", "client_software_name"],
+        },
         "receivers": [{"name": "nobody"}],
     }
 

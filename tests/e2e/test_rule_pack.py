@@ -36,7 +36,7 @@ from tests.streaming.captures import write_capture
 from tests.streaming.commands.ran import run_process
 from tests.streaming.commands.test_rule_packs import insistent
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(1_500)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1_500)]
 
 PATIENCE = 300.0
 POLICIES = {

@@ -55,6 +55,9 @@ from tests.streaming.judging.test_bucket_step import on, windows
 from tests.streaming.judging.travelling import travelled
 from tests.streaming.state.bucket_store import states_of
 
+pytestmark = pytest.mark.timeout(900)
+"""All cases, and a share of all mutants, are judged twice in one test: minutes on a busy machine."""
+
 SAMPLED = 23
 """Mutants of which one is judged in every run; `make long` judges all."""
 
