@@ -32,6 +32,8 @@ EXIT_REASONS: Final = (
         re.compile(
             r"stopped SparkContext|SparkContext was shut down|RpcEnv already stopped"
             r"|^(?:Py4JNetworkError|Connection\w+Error|BrokenPipeError):"
+            # A call that the JVM died in; an error of a living one has a trace behind this.
+            r"|^Py4JError: An error occurred while calling [\w.]+\Z"
         ),
         "Spark is gone: its JVM was told to end, was killed, or ran out of memory; run kipwatch again with "
         "the same checkpoint, nothing is lost as long as the topic holds it",

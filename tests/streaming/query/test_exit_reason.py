@@ -45,11 +45,20 @@ jobs detected for 7. Please make sure only one streaming job runs on a specific 
 
 @pytest.mark.parametrize(
     "error_text",
-    ["Py4JNetworkError: Answer from Java side is empty", "ConnectionRefusedError: [Errno 111] refused"],
+    [
+        "Py4JNetworkError: Answer from Java side is empty",
+        "Py4JError: An error occurred while calling o180.getActiveStageIds",
+        "ConnectionRefusedError: [Errno 111] refused",
+    ],
 )
 def test_a_jvm_that_does_not_answer_is_gone(error_text: str) -> None:
     reason, _ = explain(error_text)
     assert reason.name == "spark-gone"
+
+
+def test_an_error_of_a_living_jvm_does_not_mean_that_it_is_gone() -> None:
+    reason, _ = explain("Py4JError: An error occurred while calling o1.x. Trace:\njava.lang.Error: x")
+    assert reason.name != "spark-gone"
 
 
 @pytest.mark.parametrize("name", ERROR_TEXTS)

@@ -67,6 +67,7 @@ def rules_found(query: StandIn) -> Counter[tuple[str, str, int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_every_case_is_judged_the_same_and_tells_nobody() -> None:
     for case in CASES:
         plain, keyed = queries(case)
