@@ -96,7 +96,12 @@ def mailbox(received: list[EmailMessage]) -> Iterator[str]:
                 self._say("221 bye" if command == b"QUIT" else "250 well")
 
         def _receive(self) -> None:
-            lines = iter(self.rfile.readline, b".\r\n")
+            lines: list[bytes] = []
+            while (line := self.rfile.readline()) != b".\r\n":
+                if not line:
+                    # An Alertmanager that is ended amid a mail sends nothing more.
+                    return
+                lines.append(line)
             message = email.message_from_bytes(b"".join(lines), policy=email.policy.default)
             assert isinstance(message, EmailMessage)
             received.append(message)
