@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 NEVER_ACKNOWLEDGED = 1 << 62
 """Nanoseconds: no client acknowledges anything, so no request is known to follow a response."""
 _DELAYS = (0, RELAY_DELAY, NEVER_ACKNOWLEDGED)
-NEAREST = 6
+NEAREST = (2, 6)
 """Related connections that suffice for most findings. A client may have thousands."""
 _ALWAYS_KEPT = (API_VERSIONS, SASL_HANDSHAKE)
 _PREFIX = struct.Struct(">I")
@@ -121,9 +121,10 @@ def _is_written(
     companions: Sequence[str],
 ) -> bool:
     """Write a pcap of the finding's nearest companions, or of all if those do not show it."""
+    everyone = len(companions)
     return any(
         _write(folder, capture, finding, _chosen(kept, companions[:count]))
-        for count in dict.fromkeys((NEAREST, max(NEAREST, len(companions))))
+        for count in dict.fromkeys((*(min(each, everyone) for each in NEAREST), everyone))
     )
 
 

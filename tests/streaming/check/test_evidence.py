@@ -61,7 +61,7 @@ def assert_evidence(folder: Path, capture: Path, rules: Sequence[Rule] = RULES) 
 def test_every_finding_of_a_capture_is_shown_by_a_small_file(capture: Path, tmp_path: Path) -> None:
     whole = assert_evidence(tmp_path / "evidence", capture)
     assert whole.findings
-    assert all(path.stat().st_size < 11_000 for path in (tmp_path / "evidence").iterdir())
+    assert all(path.stat().st_size < 10_000 for path in (tmp_path / "evidence").iterdir())
 
 
 @pytest.mark.slow
