@@ -24,6 +24,7 @@ from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import batches_of, columnar, placed
 from tests.decoders.wire.conversation import EVENTS, balances, new_tracker, packets_of
 from tests.decoders.wire.links import LINKS, carried
+from tests.examples import share_of
 
 CAPTURE = Path(__file__).parents[2] / "captures" / "real_clients.pcap"
 SECONDS, LONG = 60, 3600
@@ -159,11 +160,12 @@ def _peak() -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS * 3)
-def test_a_minute_of_mutations_finds_nothing() -> None:
-    assert fuzz(SECONDS) > 100
+def test_mutations_of_a_minute_find_nothing() -> None:
+    """Fifteen seconds of them in `make test`."""
+    assert fuzz(share_of(SECONDS)) > 25
 
 
 @pytest.mark.long
 @pytest.mark.timeout(LONG * 2)
-def test_an_hour_of_mutations_finds_nothing() -> None:
+def test_mutations_of_an_hour_find_nothing() -> None:
     assert fuzz(LONG) > 10_000

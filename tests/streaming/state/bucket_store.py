@@ -40,14 +40,20 @@ def reloaded(bucket: Bucket) -> Bucket:
     return BucketStore(bucket).load()
 
 
-def states_of(connections: Connections) -> dict[bytes, ConnectionState]:
-    """Return the states of connections by their IDs; they are put back."""
+def taken(connections: Connections) -> dict[bytes, ConnectionState]:
+    """Take all connections out, and return their states by their IDs."""
     states = [connections.take(place) for place in connections.stored_places()]
-    connections.put(states)
     return {state.conversation.connection: state for state in states}
 
 
+def states_of(connections: Connections) -> dict[bytes, ConnectionState]:
+    """Return the states of connections by their IDs; they are put back."""
+    states = taken(connections)
+    connections.put(list(states.values()))
+    return states
+
+
 def held(bucket: Bucket) -> tuple[object, ...]:
-    """Return all that a bucket holds, to be compared."""
+    """Return all that a bucket holds, to be compared. Its connections are taken out."""
     times = bucket.clock, bucket.scheduled, bucket.republished_at, bucket.resumed_at
-    return states_of(bucket.connections), bucket.answered, bucket.buckets, times
+    return taken(bucket.connections), bucket.answered, bucket.buckets, times
