@@ -54,7 +54,8 @@ from expectations.judging.walk import (
 )
 
 LEARNT_AT: Final = 8
-JUDGED: Final = 10
+JUDGED: Final = 30
+"""Frames that go to the judge for each transition that is learnt, which costs as much as ten of them."""
 CREDIT: Final = 256
 """Transitions that may be learnt at first, and saved up."""
 FACTS: Final = 40_000

@@ -331,7 +331,8 @@ class _Writer:
 def _kafkas(joined: bytes) -> list[str]:
     """Write UUIDs in Kafka's form, all in one call."""
     plain = np.frombuffer(joined, np.uint8).reshape(-1, _UUID_BYTES)
-    filled = np.pad(plain, ((0, 0), (0, _FILLED - _UUID_BYTES)))
+    filled = np.zeros((len(plain), _FILLED), np.uint8)
+    filled[:, :_UUID_BYTES] = plain
     encoded = binascii.b2a_base64(filled.tobytes(), newline=False).translate(_URL_SAFE).decode()
     width = _FILLED // 3 * 4
     return [encoded[at : at + _KAFKAS_LENGTH] for at in range(0, len(encoded), width)]
