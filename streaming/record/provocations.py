@@ -147,8 +147,6 @@ def _close_after_many(_schemas: Schemas, _connection: int) -> Alter:
 
 
 _NEGOTIATES: Final = ("kip35/negotiation-not-repeated", "kip35/broker-not-asked")
-_KEEPS_VERSIONS: Final = ("kip35/version-out-of-range", "kip35/version-refused")
-_KEEPS_MEMBER: Final = ("kip1082/member-id-changed", "kip1082/member-id-shared")
 
 PROVOCATIONS: Final = (
     Provocation(
@@ -166,7 +164,7 @@ PROVOCATIONS: Final = (
     Provocation(
         "older-broker",
         "each API lacks its newest version: the client uses older ones",
-        _KEEPS_VERSIONS,
+        ("kip35/version-out-of-range",),
         _narrow,
     ),
     Provocation(
@@ -178,7 +176,7 @@ PROVOCATIONS: Final = (
     Provocation(
         "mixed-brokers",
         "every other connection lacks the newest versions, as in an upgrade: the client goes by each list",
-        (*_NEGOTIATES, *_KEEPS_VERSIONS),
+        (*_NEGOTIATES, "kip35/version-out-of-range"),
         _every_other(_narrow, first=1),
     ),
     Provocation(
@@ -196,19 +194,32 @@ PROVOCATIONS: Final = (
     Provocation(
         "heartbeats-lost",
         "connections break where a heartbeat's response was due: the client goes on as the same member",
-        (*_KEEPS_MEMBER, "kip1082/member-ghost", *_NEGOTIATES),
+        (
+            "kip1082/member-id-changed",
+            "kip1082/member-id-shared",
+            "kip1082/member-ghost",
+            "kip1313/instance-id-not-kept",
+            *_NEGOTIATES,
+        ),
         _heartbeats(lambda _schemas: _close),
     ),
     Provocation(
         "members-fenced",
-        "members are fenced: the client joins again under the same ID",
-        _KEEPS_MEMBER,
+        "members are fenced: the client joins again under the same ID, and commits under it",
+        ("kip1082/member-id-changed", "kip1082/member-id-not-used"),
         _heartbeats(_fence),
     ),
     Provocation(
         "connections-closed",
-        f"each connection breaks after {MANY - 1} responses: the client asks for the versions again",
-        (*_NEGOTIATES, "kip1313/instance-id-not-lifelong"),
+        f"each connection breaks after {MANY - 1} responses: the client connects as the same instance, says "
+        "whom it means, asks for the versions and logs in again",
+        (
+            *_NEGOTIATES,
+            "kip35/request-before-sasl",
+            "kip1242/ids-withheld",
+            "kip1313/instance-id-not-lifelong",
+            "kip1313/instance-id-shared",
+        ),
         _close_after_many,
     ),
 )

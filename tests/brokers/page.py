@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
+from expectations.rules.catalogue import RULES
 from streaming.probe.connection import MOST_READ, MOST_READ_IN_ALL, MOST_REQUESTS, MOST_SECONDS, PATIENCE
 from streaming.probe.duties import DUTIES, EDGES, Duty
 from tests.brokers.survey import FOLDER, Result, results
 from tests.repository.tree import ROOT
 
 PAGE = ROOT / "docs" / "probe.md"
+ONLY_AT_FAULT: Final = ("kip35/advertised-version-refused", "kip511/unknown-version-closed")
+"""The rules that decide nothing where a broker meets every duty."""
 SIGNS = {"conforms": "✓", "violates": "**✗**", "not offered": "-", "undecided": "?"}
 
 
@@ -31,7 +35,8 @@ def known() -> list[Known]:
 
 def page(done: Sequence[Result]) -> str:
     """Return the page."""
-    return "\n".join([*_head(), *_sent(), *_duties(), *_table(done), *_found(done)]) + "\n"
+    parts = _head(), _sent(), _duties(), _exercised(), _table(done), _found(done)
+    return "\n".join(line for part in parts for line in part) + "\n"
 
 
 def _head() -> Iterator[str]:
@@ -85,10 +90,29 @@ def _duties() -> Iterator[str]:
     yield "## The duties\n"
     yield "| duty | the broker | judged by |\n|---|---|---|"
     for duty in DUTIES:
-        rules = ", ".join(f"[{rule.partition('/')[2]}](rules/{rule}.md)" for rule in duty.rules)
+        rules = ", ".join(map(rule_link, duty.rules))
         yield f"| `{duty.name}`{_writes(duty)} | {duty.says} | {rules} |"
-    any_frame = "[malformed-response](rules/wire/malformed-response.md)"
+    any_frame = rule_link("wire/malformed-response")
     yield f"\nThe rules about any frame, such as {any_frame}, judge each duty.\n"
+
+
+def _exercised() -> Iterator[str]:
+    decided = len(RULES) - len(ONLY_AT_FAULT)
+    yield f"""## Which rules it exercises
+
+At a broker that meets every duty and has KIP-1313, a probe with `--writes`, one with a login and one without,
+and `kipwatch record --provoke all` let {decided} of the {len(RULES)} rules decide something. The other
+{len(ONLY_AT_FAULT)} judge nothing but refusals that such a broker never gives:
+{" and ".join(map(rule_link, ONLY_AT_FAULT))}.
+The probe asks what a broker with the fault refuses, so there they decide. At released Kafka, which has no
+request header v3, the rules about it have nothing to judge. `kipwatch check --coverage` names the rules that
+decided nothing on a capture, and what each needs.
+"""
+
+
+def rule_link(rule: str) -> str:
+    """Return the link to a rule's page."""
+    return f"[{rule.partition('/')[2]}](rules/{rule}.md)"
 
 
 def _writes(duty: Duty) -> str:

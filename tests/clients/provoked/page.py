@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from streaming.record.provocations import PROVOCATIONS
-from tests.brokers.page import SIGNS
+from tests.brokers.page import SIGNS, rule_link
 from tests.clients.provoked.survey import FOLDER, Provoked, results
 from tests.repository.tree import ROOT
 
@@ -43,7 +43,7 @@ What `kipwatch record --provoke` lets brokers seem to do, what a client does the
 """
     yield "| provocation | what happens: what the client does | judged by |\n|---|---|---|"
     for each in PROVOCATIONS:
-        rules = ", ".join(f"[{rule.partition('/')[2]}](rules/{rule}.md)" for rule in each.rules)
+        rules = ", ".join(map(rule_link, each.rules))
         yield f"| `{each.name}` | {each.says} | {rules} |"
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from expectations.judging.terms import Terms
 from expectations.report.coverage import coverage_of
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES, rule_named
-from streaming.probe.duties import exercises, unexercised
-from tests.streaming.captures import conforming, write_capture
+from streaming.check.examination import examine
+from streaming.probe.connection import Target
+from streaming.probe.duties import DUTIES, exercises, unexercised
+from streaming.probe.login import OPEN, Login, Security
+from streaming.probe.probing import Probing
+from streaming.record.provocations import PROVOCATIONS
+from tests.brokers.page import ONLY_AT_FAULT
+from tests.streaming.captures import conforming, write_capture, write_packets
 from tests.streaming.commands.ran import run_process
+from tests.streaming.probe.model_broker import SCHEMAS, ModelBroker
 
 MEMBER, LIST = rule_named("kip1082/member-id-changed"), rule_named("kip35/range-inverted")
 
@@ -42,3 +52,18 @@ def test_a_rules_page_tells_it() -> None:
     told = " ".join(run_process("rules", MEMBER.id).output.split())
     assert "What exercises it" in told
     assert exercises(MEMBER)[0] in told
+
+
+@pytest.mark.slow
+def test_probes_and_provocations_exercise_every_rule_but_two(tmp_path: Path) -> None:
+    """The test of provocations shows that each exercises the rules that it names."""
+    exercised = {rule for provocation in PROVOCATIONS for rule in provocation.rules}
+    for security in (OPEN, Security(login=Login("PLAIN", "user", "secret"))):
+        with ModelBroker() as broker:
+            probing = Probing(Target(SCHEMAS, broker.address, security), Terms())
+            probing.open()
+            assert list(probing.run(DUTIES, writes=True))
+        capture = write_packets(tmp_path / "probe.pcap", probing.packets)
+        coverage = examine(capture, SCHEMAS, [broker.address[1]]).coverage
+        exercised |= {row.rule for row in coverage if row.exercised}
+    assert {rule.id for rule in RULES} - exercised == set(ONLY_AT_FAULT)
