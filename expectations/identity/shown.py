@@ -236,4 +236,5 @@ def rejected_ids(conversation: Conversation) -> ClusterDescription | None:
 
 def _route_claim(conversation: Conversation, route: Route, at: int) -> Claim:
     identity = Identity(IdentityKind.ROUTE, conversation.cluster, conversation.server)
-    return msgspec.structs.replace(claim_of_server(identity, number_of(route), at), route=route)
+    claim = claim_of_server(identity, number_of(route), at)
+    return msgspec.structs.replace(claim, route=route, witness=conversation.connection)

@@ -8,6 +8,7 @@ the fleet, and the connections that are related to a finding. The query's worker
 from __future__ import annotations
 
 import functools
+import itertools
 import secrets
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -116,21 +117,33 @@ class Examination(msgspec.Struct):
         return any(finding.level == "violation" for finding in self.findings)
 
 
+_Showing = tuple[int, str]
+"""When a server showed something, and to which connection, in hex."""
+
+
 class Companions:
-    """For each finding, the connections that showed the same identity."""
+    """For each finding, the connections that showed the same identity.
+
+    Of those on which a server showed the same, the first and the last: all others lie between.
+    """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = {rule.id: rule for rule in rules if isinstance(rule, IdentityRule)}
         self._identities: dict[str, set[Identity]] = {}
         self._connections: dict[Identity, dict[str, int]] = {}
+        self._ends: dict[Identity, dict[int, tuple[_Showing, _Showing]]] = {}
 
     def add(self, claims: Iterable[Claim]) -> None:
-        """Add claims. What a server showed belongs to the connection on which it first did."""
+        """Add claims, of one connection or of several."""
         for claim in claims:
-            connection = (claim.connection or claim.witness).hex()
-            if connection:
+            if claim.connection:
+                connection = claim.connection.hex()
                 self._identities.setdefault(connection, set()).add(claim.identity)
                 self._connections.setdefault(claim.identity, {})[connection] = claim.opened_at
+            elif claim.witness:
+                ends, shown = self._ends.setdefault(claim.identity, {}), (claim.since, claim.witness.hex())
+                first, last = ends.get(claim.first_sequence, (shown, shown))
+                ends[claim.first_sequence] = min(first, shown), max(last, shown)
 
     def of(self, finding: Finding) -> list[str]:
         """Return the connections of a finding, in hex, the nearest first.
@@ -144,7 +157,8 @@ class Companions:
         about = [finding.connection]
         for identity in sorted(shown, key=lambda identity: (identity.kind, identity.name)):
             if rule.judges(identity.kind):
-                opened_at = self._connections[identity]
+                showings = itertools.chain.from_iterable(self._ends.get(identity, {}).values())
+                opened_at = {connection: at for at, connection in showings} | self._connections[identity]
                 connections = sorted(opened_at, key=lambda each: (opened_at[each], each))
                 own = connections.index(finding.connection)
                 about += [*reversed(connections[:own]), *connections[own:]]
@@ -170,6 +184,7 @@ class CollectingJudge(Judge):
     def judge(self, state: ConnectionState, window: Window) -> Outcome:
         outcome = super().judge(state, window)
         self._collector.fleet.record(state.conversation, window.observations, outcome.checks)
+        self._collector.companions.add(claim for claim in outcome.claims if claim.witness)
         return outcome
 
 
