@@ -149,7 +149,7 @@ class Companions:
         """Return the connections of a finding, in hex, the nearest first.
 
         The first is its own. Those it was compared with follow: first the ones opened before it, the latest
-        of them first, and then the ones opened after it.
+        of them first, and then the ones opened after it. What a server showed comes behind the nearest.
         """
         rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
         if rule is None:
@@ -157,11 +157,12 @@ class Companions:
         about = [finding.connection]
         for identity in sorted(shown, key=lambda identity: (identity.kind, identity.name)):
             if rule.judges(identity.kind):
-                showings = itertools.chain.from_iterable(self._ends.get(identity, {}).values())
-                opened_at = {connection: at for at, connection in showings} | self._connections[identity]
+                opened_at = self._connections[identity]
                 connections = sorted(opened_at, key=lambda each: (opened_at[each], each))
                 own = connections.index(finding.connection)
-                about += [*reversed(connections[:own]), *connections[own:]]
+                nearest = [*reversed(connections[:own]), *connections[own + 1 :]]
+                ends = itertools.chain.from_iterable(self._ends.get(identity, {}).values())
+                about += [*nearest[:1], *(connection for _, connection in sorted(ends)), *nearest[1:]]
         return list(dict.fromkeys(about))
 
 

@@ -21,7 +21,7 @@ from streaming.check.examination import Examination, examine, records_of
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
 from tests.cases.notation import read_page
-from tests.exchange import ID_A, ID_B, Exchange
+from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange
 from tests.streaming.captures import write_packets
 
 SCHEMAS = default_schemas()
@@ -109,6 +109,26 @@ def test_payloads_are_not_kept_and_their_requests_are_judged(tmp_path: Path) -> 
     changed = [each.occurrences for each in whole.findings if each.rule == "kip1313/instance-id-changed"]
     assert changed == [3]
     assert not any(SECRET in path.read_bytes() for path in (tmp_path / "e").iterdir())
+
+
+def test_of_many_connections_on_which_a_server_shows_the_same_the_first_and_the_last_are_kept(
+    tmp_path: Path,
+) -> None:
+    told = {"clusterId": "c", "brokers": [{"nodeId": 3, "host": "10.0.0.2", "port": 9092}]}
+    records: list[Record] = []
+    for number in range(41):
+        client, at = f"10.0.0.1:{40_000 + number}", (1_000 + number) * SECOND
+        exchange = Exchange(records=records, at=at, connection=bytes([number]) * 16, client=client)
+        if number == 20:
+            asked = exchange.request("ApiVersions", 5, SOFTWARE | {"clusterId": "c", "nodeId": 3})
+            exchange.respond(asked, {"errorCode": 129})
+        else:
+            exchange.respond(exchange.request("Metadata", 12), told)
+        exchange.close()
+    whole = assert_evidence(tmp_path / "e", write_packets(tmp_path / "a.pcap", packets_of(records, 0)))
+    [finding] = [each for each in whole.findings if each.rule == "kip1242/rebootstrap-without-cause"]
+    shown = examine(tmp_path / "e" / evidence_name(finding), SCHEMAS)
+    assert (whole.connections, shown.connections) == (41, 3)
 
 
 @functools.cache
