@@ -52,7 +52,7 @@ def artefacts(addresses: Addresses | None = None) -> dict[str, str]:
     """Return every generated file: its text by its path in the repository."""
     addresses = addresses or Addresses()
     made = {
-        links.CONFORMANCE: conformance.dashboard(),
+        links.CONFORMANCE: conformance.dashboard(addresses, alerts(addresses)),
         links.CLIENTS: clients.dashboard(),
         links.RULE: rule.dashboard(addresses),
         links.PIPELINE: pipeline.dashboard(),

@@ -115,7 +115,7 @@ def _versions() -> panels.Panel:
         [
             CLIENT,
             VERSION,
-            tables.count("Connections", width=130, empty=tables.MISSING),
+            tables.count("Connections", empty=tables.MISSING),
             tables.count("Offences"),
         ],
         empty=NOBODY,
@@ -143,7 +143,7 @@ def _endangered() -> panels.Panel:
             "Forbidden": queries.client_offences(Level.VIOLATION, *queries.BY_SOFTWARE),
             "Advised against": queries.client_offences(Level.IMPROVEMENT, *queries.BY_SOFTWARE),
         },
-        [CLIENT, VERSION, tables.count("Forbidden"), tables.count("Advised against", width=140)],
+        [CLIENT, VERSION, tables.count("Forbidden"), tables.count("Advised against")],
         empty=NONE_FOUND,
         sort=["Forbidden", "Advised against"],
     )
@@ -167,10 +167,10 @@ def client_dashboard() -> builder.Dashboard:
 
 def _its_open() -> panels.Panel:
     return panels.stat_panel(
-        "Open connections",
-        "At the end of the range.",
+        "Connections",
+        "Its open connections at the end of the range.",
         {"connections": fleet_queries.OPEN},
-        span=4,
+        span=3,
     )
 
 
@@ -189,7 +189,7 @@ def _its_offences() -> panels.Panel:
         "How often rules were broken on its connections over the range, by client or broker: a violation is "
         "against what a KIP demands.",
         fleet_queries.offences_by("level"),
-        span=4,
+        span=6,
     )
 
 
@@ -205,11 +205,11 @@ def _its_header() -> panels.Panel:
 
 def _its_ids() -> panels.Panel:
     return panels.stat_panel(
-        "Connections that name their broker",
+        "Requests that name the broker",
         "The share of its ApiVersions requests of version 5 or later that give cluster and node (KIP-1242).",
         {"share": fleet_queries.IDS_SHARE},
         unit=panels.SHARE,
-        span=7,
+        span=6,
     )
 
 

@@ -6,10 +6,13 @@ alike.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from grafana_foundation_sdk.builders import dashboard as builder
 
 from dashboards import layout, links, panels, queries, tables
-from dashboards.alert import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECODABLE_SHARE
+from dashboards.alert import LOST_SHARE, SLOW_BATCH_AFTER, STALLED_AFTER, UNDECODABLE_SHARE, Alert
+from dashboards.links import SECTION_OF_LABEL, Addresses
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.tables import CLIENT, FIRST, LAST, LEVEL, RULE, VERSION
 from expectations.rules.base.reason import Reason
@@ -22,8 +25,8 @@ MOSTLY = 0.5
 TIMELINE_HEIGHT, OTHERS_HEIGHT = 12, 36
 
 
-def dashboard() -> builder.Dashboard:
-    """Build the dashboard that people open first."""
+def dashboard(addresses: Addresses, alerts: Sequence[Alert]) -> builder.Dashboard:
+    """Build the dashboard that people open first. `alerts` are all that there are."""
     return layout.laid_out(
         links.CONFORMANCE,
         "Kafka protocol: conformance",
@@ -36,7 +39,7 @@ def dashboard() -> builder.Dashboard:
                 _since(),
                 _violations(),
                 _offences(),
-                _alerts(),
+                _alerts(addresses, alerts),
             ],
             "Whose clients offend?": [_owners()],
             "When?": [_timeline()],
@@ -62,6 +65,7 @@ def _now() -> panels.Panel:
         "much as the number of rules exercised.",
         {"rules": queries.RULES_VIOLATED_NOW},
         steps=[(0, GREEN), (1, RED)],
+        source=queries.SEEING,
         span=4,
         empty="kipwatch is not scraped",
     )
@@ -72,9 +76,9 @@ def _names() -> panels.Panel:
         "Violating now",
         "The rules of the figure beside, and the client software on whose connections they were violated, "
         f"with the offences of these five minutes; {queries.FEW} at most, those with most offences. The "
-        "table below has all.",
+        "table below has all, with their versions.",
         queries.VIOLATED_NOW,
-        legend="{{rule}}: {{client_software_name}} {{client_software_version}}",
+        legend="{{rule}}: {{client_software_name}}",
         colour=RED,
         span=11,
         empty="none",
@@ -89,6 +93,7 @@ def _since() -> panels.Panel:
         {"since": queries.SINCE_VIOLATION},
         unit=panels.SECONDS,
         steps=[(0, RED), (3600, AMBER), (86400, GREEN)],
+        source=queries.SEEING,
         span=5,
     )
     return panel.mappings([panels.mapping({queries.NONE_KNOWN: ("none known", GREEN)})])
@@ -136,9 +141,9 @@ def _owners() -> panels.Panel:
         },
         [
             tables.OWNER,
-            tables.count("Violating software", width=140),
+            tables.count("Violating software"),
             tables.count("Violations"),
-            tables.count("Improvements", width=110),
+            tables.count("Improvements"),
             LAST,
         ],
         empty="no client offends; see below how much was checked",
@@ -146,26 +151,31 @@ def _owners() -> panels.Panel:
     )
 
 
-def _alerts() -> panels.Panel:
+def _alerts(addresses: Addresses, alerts: Sequence[Alert]) -> panels.Panel:
+    """List the alerts that fire, with a column that leads to the runbook if a browser can open that."""
+    own = {alert.name: alert.runbook for alert in alerts if not alert.runbook.endswith(SECTION_OF_LABEL)}
+    what_to_do = tables.WHAT_TO_DO if addresses.is_published else ()
     return tables.table_panel(
         "Firing alerts",
         "Alerts about Kafka and about kipwatch itself that fire at the end of the range, since when, and how "
-        "many are alike but for other labels. An alert leads to the dashboard of what it is about.",
+        "many are alike but for other labels. An alert leads to the dashboard of what it is about. The "
+        f"runbook, {addresses.runbook}, has a section for each alert and rule.",
         {
             "Severity": queries.FIRING_SEVERITY,
             "Since": queries.FIRING_SINCE,
-            "Firing": queries.FIRING,
+            "Firing": addresses.with_sections(queries.FIRING, own) if what_to_do else queries.FIRING,
         },
         [
-            tables.TableColumn("alertname", "Alert", 190, leads=links.to_subject()),
+            tables.TableColumn("alertname", "Alert", 215, leads=links.to_subject(), grows=False),
             tables.SEVERITY,
             tables.SINCE,
-            tables.count("Firing", width=60),
-            tables.TableColumn("rule", "Rule", 290),
-            tables.TableColumn("cluster", "Cluster", 60),
-            tables.TableColumn("owner", "Owner", 60),
-            tables.TableColumn("client_software_name", "Client", 60),
-            tables.TableColumn("instance", "Instance", 40),
+            tables.TableColumn("Firing", "Firing", 65, unit=panels.COUNT),
+            tables.TableColumn("rule", "Rule", tables.RULE_WIDTH, grows=False),
+            *what_to_do,
+            tables.TableColumn("client_software_name", "Client", 36),
+            tables.TableColumn("owner", "Owner", 36),
+            tables.TableColumn("cluster", "Cluster", 36),
+            tables.TableColumn("instance", "Instance", 36),
             tables.SUBJECT,
         ],
         height=ALERTS_HEIGHT,
@@ -233,7 +243,7 @@ def since_batch() -> panels.Panel:
         unit=panels.SECONDS,
         steps=[(0, GREEN), (SLOW_BATCH_AFTER, AMBER), (STALLED_AFTER, RED)],
         source=None,
-        span=4,
+        span=5,
         empty=f"no batch in {queries.LOOK_BACK}",
     )
 
@@ -246,7 +256,7 @@ def undecodable_share() -> panels.Panel:
         {"undecodable share": queries.UNDECODABLE_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (UNDECODABLE_SHARE / 10, AMBER), (UNDECODABLE_SHARE, RED)],
-        span=5,
+        span=4,
         empty="kipwatch is not scraped",
     )
 
@@ -280,7 +290,7 @@ def _coverage() -> panels.Panel:
             RULE,
             tables.checked("Exercised"),
             tables.count("Conforms"),
-            tables.count("Violates, any level", width=150),
+            tables.count("Violates, any level"),
             tables.count("Undecided"),
         ],
         height=OTHERS_HEIGHT // 2,

@@ -29,8 +29,8 @@ def dashboard() -> builder.Dashboard:
 def _share() -> panels.Panel:
     return panels.stat_panel(
         "Heartbeats of the new protocols",
-        "The share of heartbeats over the range that is not of the classic protocol (KIP-848). It counts "
-        "heartbeats and not members, whose intervals differ.",
+        "The share of heartbeats over the range that is not of the classic protocol (KIP-848). It is not the "
+        "share of members, whose intervals differ: the archive counts those.",
         {"share": fleet_queries.NEW_PROTOCOL_SHARE},
         unit=panels.SHARE,
         span=8,
@@ -84,7 +84,7 @@ def _versions() -> panels.Panel:
         "Heartbeats by software and version",
         "From version 1 of ConsumerGroupHeartbeat on, members name themselves (KIP-1082).",
         {"Heartbeats": fleet_queries.HEARTBEATS_BY_CLIENT},
-        [CLIENT, tables.PROTOCOL, API, API_VERSION, tables.count("Heartbeats", width=100)],
+        [CLIENT, tables.PROTOCOL, API, API_VERSION, tables.count("Heartbeats")],
         empty=NO_HEARTBEAT,
         sort=["Heartbeats"],
     )

@@ -6,6 +6,7 @@ runbook, paths in this repository. `python -m dashboards.build` writes others on
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 CONFORMANCE, CLIENTS, RULE, PIPELINE = (
@@ -28,7 +29,9 @@ CHOSEN = "${cluster:queryparam}&${owner:queryparam}"
 SUBJECT = "subject"
 """The label of an alert's row that holds the dashboard of what it is about."""
 PAGE = "page"
-"""The label of a table's row that holds the address of a rule's page in the runbook."""
+"""The label of a table's row that holds the address of a page of the runbook."""
+RUNBOOK = "runbook"
+"""The label of an alert's row that is shown in the place of that address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,13 @@ class Addresses:
     def is_published(self) -> bool:
         """Whether a browser can open the runbook: its address is no path in a repository."""
         return "://" in self.runbook
+
+    def with_sections(self, expression: str, of: Mapping[str, str]) -> str:
+        """Add to each alert where the runbook speaks of it: of its rule, or `of` the alert by its name."""
+        led = self.with_page(expression)
+        for name, address in of.items():
+            led = f'label_replace({led}, "{PAGE}", "{address}", "alertname", "{name}")'
+        return f'label_replace({led}, "{RUNBOOK}", "what to do", "{PAGE}", ".+")'
 
     def with_page(self, expression: str) -> str:
         """Add to each row where the rule's page is: its address, else the command that prints it.

@@ -6,7 +6,7 @@ Each panel has a title, a description, a unit and a span (24 across). Tables are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grafana_foundation_sdk.builders import common as options
 from grafana_foundation_sdk.builders import dashboard as builder
@@ -28,7 +28,8 @@ from grafana_foundation_sdk.models.common import (
 )
 
 from dashboards import recordings
-from dashboards.queries import JUDGING, RANKS, Source
+from dashboards.queries import JUDGING, RANKS, SEEING, Source
+from expectations.report.upgrade import UpgradeFate
 from expectations.rules.base.rule import Verdict
 from expectations.rules.catalogue import RULES
 
@@ -64,6 +65,8 @@ TIMELINE_STEP = "30s"
 
 Panel = Builder[model.Panel]
 Steps = list[tuple[float, str]]
+States = Mapping[int, tuple[str, str]] | Mapping[str, tuple[str, str]]
+"""Words and colours of numbers, or of texts."""
 RULE_STATES = {
     recordings.NOT_EXERCISED: ("not exercised", TRANSPARENT),
     recordings.ONLY_UNDECIDED: ("only undecided", PURPLE),
@@ -81,6 +84,8 @@ LEVELS = dict(zip(RANKS, (RED, AMBER, BLUE, GREY), strict=True))
 """The colours of the levels of findings, wherever one is drawn."""
 VERDICT_COLOURS = {Verdict.CONFORMS: GREEN, Verdict.VIOLATES: RED, Verdict.UNDECIDED: PURPLE}
 """Wherever a verdict is drawn."""
+FATE_COLOURS = {UpgradeFate.KEPT: GREEN, UpgradeFate.DEPRECATED: AMBER, UpgradeFate.REMOVED: RED}
+"""The colours of what a release does with an API version."""
 
 
 def stat_panel(
@@ -129,7 +134,7 @@ def names_panel(
 ) -> stat.Panel:
     """Show series by name, with their counts in a colour, and `empty` in green if there are none."""
     asked = {legend: query, " ": f"vector(0) unless on () {query}"}
-    panel = stat_panel(title, description, asked, steps=[(0, GREEN), (1, colour)], span=span)
+    panel = stat_panel(title, description, asked, steps=[(0, GREEN), (1, colour)], source=SEEING, span=span)
     return (
         panel.color_mode(BigValueColorMode.VALUE)
         .mappings([mapping({0: (empty, GREEN)})])
@@ -238,8 +243,8 @@ def thresholds(steps: Sequence[tuple[float, str]]) -> builder.ThresholdsConfig:
     return builder.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(colours)
 
 
-def mapping(states: dict[int, tuple[str, str]]) -> model.ValueMap:
-    """Show values as coloured words."""
+def mapping(states: States) -> model.ValueMap:
+    """Show numbers or texts as coloured words."""
     return model.ValueMap(
         options={
             str(value): model.ValueMappingResult(text=text, color=colour, index=place)

@@ -57,6 +57,8 @@ BY_SOFTWARE = metrics.SOFTWARE
 INTERVAL = "$__interval"
 MILLISECONDS = 1000
 """Milliseconds in a second. Grafana's dates are in milliseconds."""
+NOW = "5m"
+"""What is violated now was violated within this time before the end of the range."""
 STEP = "1m"
 """The resolution of an offence's time within the range, and the narrowest bar of a graph."""
 NO_WATCHDOG = none_of("alertname", [WATCHDOG])
@@ -117,6 +119,11 @@ _CAPTURED = select(metrics.CAPTURE_PACKETS, JOB)
 _SCRAPED = f"max_over_time(timestamp({_CAPTURED})[1d:{STEP}])"
 CAPTURING = Source(f"count({_CAPTURED})", f"{MILLISECONDS} * max({_SCRAPED}) unless on () count({_CAPTURED})")
 """The feeders, which deliver while one of them is scraped."""
+_SEEN = select(f"{metrics.DETECTION_DELAY.name}_count", JOB)
+_SEES = f"({_JUDGES} and on () sum(increase({_SEEN}[{NOW}])) > 0)"
+_LATEST_SEEN = f"max(max_over_time(timestamp(increase({_SEEN}[2m]) > 0)[1d:{STEP}]))"
+SEEING = Source(_SEES, f"{MILLISECONDS} * ({_LATEST_SEEN} or {_LATEST_BATCH}) unless on () {_SEES}")
+"""The query, which delivers what holds now while frames come: without a feeder its batches are empty."""
 SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
 
 CHECKS = f"round({total(checks())})"
@@ -170,13 +177,12 @@ RANGES_CHANGED = f"{total(stepped(select(metrics.RANGES_CHANGES, JOB), STEP), 'l
 _SINCE = select("ALERTS_FOR_STATE", 'job=~"$job|"')
 _FIRING = firing(list(Watches))
 FIRING = with_subject(f"count by ({', '.join(ALERT_LABELS)}) ({_FIRING})")
-FIRING_SEVERITY = with_subject(
-    " or ".join(
-        f"{rank} * group by ({', '.join(ALERT_LABELS)}) ({firing(list(Watches), one_of('severity', [name]))})"
-        for rank, name in SEVERITIES.items()
-    )
+"""How many alerts are alike, and their subject. A table joins queries by the labels that all have."""
+FIRING_SEVERITY = " or ".join(
+    f"{rank} * group by ({', '.join(ALERT_LABELS)}) ({firing(list(Watches), one_of('severity', [name]))})"
+    for rank, name in SEVERITIES.items()
 )
-FIRING_SINCE = with_subject(
+FIRING_SINCE = (
     f"{MILLISECONDS} * min by ({', '.join(ALERT_LABELS)}) ({_SINCE} and ignoring (alertstate) {_FIRING})"
 )
 
@@ -319,7 +325,7 @@ def last_seen_by(*by: str) -> str:
 
 
 RULES_VIOLATED_NOW = or_zero(f"count({violated('rule')})")
-VIOLATED_NOW = f"topk({FEW}, round({violated('rule', *BY_SOFTWARE)}))"
+VIOLATED_NOW = f"topk({FEW}, round({violated('rule', 'client_software_name')}))"
 VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")
 OFFENCES = or_zero(f"round({total(offences())})")
 OFFENDING_SOFTWARE = or_zero(f"count({total(offences(), *BY_SOFTWARE)} > 0)")

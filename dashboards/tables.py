@@ -14,12 +14,16 @@ from dashboards import links, panels
 from dashboards.panels import AMBER, BLUE, DATA_SOURCE, GREY, RED, REFERENCES
 from dashboards.queries import RANKS, SEVERITIES
 from dashboards.recordings import NOT_EXERCISED
+from expectations.rules.catalogue import RULES
 
 TEXT = "string"
 """The unit of labels. With a unit of numbers Grafana would show version 2.10 as 2.1."""
 MISSING = "\u2013"
 BEFORE_RANGE = {0: ("before the range", GREY)}
 """The text for the time of a first offence before the range."""
+
+RULE_WIDTH = 8 * max(len(rule.id) for rule in RULES)
+"""No ID of a rule is cut."""
 
 Properties = list[model.DynamicConfigValue]
 
@@ -39,7 +43,7 @@ class TableColumn:
     leads: str = ""
     is_hidden: bool = False
     grows: bool = True
-    states: dict[int, tuple[str, str]] | None = None
+    states: panels.States | None = None
 
     def properties(self) -> Properties:
         """Return Grafana's properties of the column."""
@@ -55,37 +59,43 @@ class TableColumn:
         return [model.DynamicConfigValue(id_val=name, value=value) for name, value in said.items()]
 
 
-CLIENT = TableColumn("client_software_name", "Client", 140, leads=links.to_client())
+CLIENT = TableColumn("client_software_name", "Client", 120, leads=links.to_client())
 VERSION = TableColumn("client_software_version", "Version", 80)
 CLUSTER = TableColumn("cluster", "Cluster", 80)
 OWNER = TableColumn("owner", "Owner", 140, leads=links.to_owner())
 LISTENER = TableColumn("listener", "Listener", 120)
 OWNED = TableColumn("owner", "Owner", 80)
-RULE = TableColumn("rule", "Rule", 290, leads=links.to_rule(), grows=False)
+RULE = TableColumn("rule", "Rule", RULE_WIDTH, leads=links.to_rule(), grows=False)
 _RANKED = {rank: (name, panels.LEVELS[name]) for name, rank in RANKS.items()}
-LEVEL = TableColumn("Level", "Level", 100, states=_RANKED, unit="none")
+LEVEL = TableColumn("Level", "Level", 90, states=_RANKED, unit="none")
 API = TableColumn("api", "API", 250)
 API_VERSION = TableColumn("version", "Version", 80)
-FATE = TableColumn("fate", "At the release", 120)
+_FATES = {str(fate): (str(fate), colour) for fate, colour in panels.FATE_COLOURS.items()}
+FATE = TableColumn("fate", "At the release", 120, states=_FATES)
 PROTOCOL = TableColumn("protocol", "Protocol", 100)
-LEVEL_NAME = TableColumn("level", "Level", 110)
+_LEVELS = {name: (name, colour) for name, colour in panels.LEVELS.items()}
+LEVEL_NAME = TableColumn("level", "Level", 110, states=_LEVELS)
 LOWEST = TableColumn("lowest", "Lowest", 80)
 HIGHEST = TableColumn("highest", "Highest", 80)
 VERSIONS = TableColumn("versions", "Versions", 130)
 FEATURES = TableColumn("features", "Features", 130)
-FIRST = TableColumn("First", "First", 140, unit=panels.MOMENT, states=BEFORE_RANGE)
+FIRST = TableColumn("First", "First", 137, unit=panels.MOMENT, states=BEFORE_RANGE)
 _COLOURS = dict(zip(SEVERITIES, (RED, AMBER, BLUE), strict=True))
 _SEVERE = {rank: (str(name), _COLOURS[rank]) for rank, name in SEVERITIES.items()}
-SEVERITY = TableColumn("Severity", "Severity", 80, states=_SEVERE, unit="none")
-SINCE = TableColumn("Since", "Since", 140, unit=panels.MOMENT)
+SEVERITY = TableColumn("Severity", "Severity", 105, states=_SEVERE, unit="none")
+SINCE = TableColumn("Since", "Since", 137, unit=panels.MOMENT)
 SUBJECT = TableColumn(links.SUBJECT, "Subject", 0, is_hidden=True)
 """What the link of an alert leads to."""
-LAST = TableColumn("Last", "Last", 140, unit=panels.MOMENT)
+WHAT_TO_DO = (
+    TableColumn(links.RUNBOOK, "Runbook", 100, leads=links.to_page(), grows=False),
+    TableColumn(links.PAGE, "Page", 0, is_hidden=True),
+)
+LAST = TableColumn("Last", "Last", 137, unit=panels.MOMENT)
 
 
-def count(name: str, *, width: int = 90, empty: str = "0") -> TableColumn:
-    """A column of counts, 0 where nothing was counted."""
-    return TableColumn(name, name, width, unit=panels.COUNT, empty=empty)
+def count(name: str, *, empty: str = "0") -> TableColumn:
+    """A column of counts, 0 where nothing was counted. Its header and an arrow beside it are not cut."""
+    return TableColumn(name, name, 40 + 8 * len(name), unit=panels.COUNT, empty=empty)
 
 
 def checked(name: str) -> TableColumn:

@@ -116,11 +116,7 @@ def _fates() -> panels.Panel:
         span=12,
         empty="no request was read in the range",
     )
-    for fate, colour in (
-        (UpgradeFate.KEPT, GREEN),
-        (UpgradeFate.DEPRECATED, AMBER),
-        (UpgradeFate.REMOVED, RED),
-    ):
+    for fate, colour in panels.FATE_COLOURS.items():
         graph.override_by_name(str(fate), panels.fixed(colour))
     return graph
 

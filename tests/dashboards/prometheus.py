@@ -21,7 +21,7 @@ def promtool(*arguments: str | Path) -> None:
             "promtool is missing: apt-get install --no-install-recommends prometheus, or `make test` as root"
         )
     told = subprocess.run(
-        ["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False
+        ["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
     )
     assert told.returncode == 0, told.stdout + told.stderr
 

@@ -173,9 +173,9 @@ def test_brokers_differ_in_what_not_all_offer(fleet: Stored) -> None:
 
 
 def test_a_client_is_shown_with_its_part_in_new_kips(fleet: Stored) -> None:
-    assert fleet.figure(CLIENT, "Open connections") == 7
+    assert fleet.figure(CLIENT, "Connections") == 7
     assert fleet.figure(CLIENT, "Requests with an instance ID") == pytest.approx(60 / 380, abs=0.01)
-    assert fleet.figure(CLIENT, "Connections that name their broker") == pytest.approx(0.75, abs=0.02)
+    assert fleet.figure(CLIENT, "Requests that name the broker") == pytest.approx(0.75, abs=0.02)
     rules = {row["Rule"] for row in fleet.rows(CLIENT, "Offences against KIP-1242")}
     assert rules == {"kip1242/misrouted"}
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import yaml
 
+from dashboards.build import artefacts
 from dashboards.layout import annotation_queries
+from dashboards.links import PAGE, Addresses
 from dashboards.panels import NO_DATA_SINCE, SILENCE, UNKNOWN
 from tests.dashboards.dashboard_files import PANELS, filled, leads, queries
 from tests.dashboards.prometheus import promtool
 from tests.dashboards.rule_file import REPOSITORY
+from tests.dashboards.stored_series import JUDGED
 
 JUDGES = "kipwatch_last_batch_timestamp_seconds"
 CAPTURES = "kipwatch_capture_packets_total"
@@ -91,6 +95,46 @@ def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: 
     promtool("test", "rules", file)
 
 
+def test_nothing_is_said_of_now_while_no_frame_comes(tmp_path: Path) -> None:
+    """Without a feeder the query finishes empty batches, and nothing that is violated can be seen."""
+    titles = {"Rules violated now", "Violating now", "Since the last violation"}
+    asked = {panel["title"]: queries(panel) for _, panel in PANELS if panel["title"] in titles}
+    assert asked.keys() == titles
+    known = [
+        {
+            "expr": asked["Rules violated now"][0],
+            "eval_time": f"{minute}m",
+            "exp_samples": [{"labels": "{}", "value": 0}],
+        }
+        for minute in (DIED - 1, DIED + 4)
+    ]
+    unknown = [
+        {"expr": query, "eval_time": f"{ASKED}m", "exp_samples": []}
+        for *shown, _ in asked.values()
+        for query in shown
+    ]
+    said = [
+        {
+            "expr": f"abs(({since}) - {60 * DIED * 1000}) <= bool 120000",
+            "eval_time": f"{ASKED}m",
+            "exp_samples": [{"labels": "{}", "value": 1}],
+        }
+        for *_, since in asked.values()
+    ]
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'{JUDGES}{{job="kipwatch"}}', "values": "0+60x120"},
+            {"series": JUDGED, "values": f"0+5x{DIED} {5 * DIED}x60"},
+            {"series": 'kipwatch_rule_checks_total{job="kipwatch"}', "values": "0x120"},
+        ],
+        "promql_expr_test": [*known, *unknown, *said],
+    }
+    file = tmp_path / "unseen.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
 def test_an_alert_is_marked_where_it_begins_and_where_it_ends_and_few_of_a_storm(tmp_path: Path) -> None:
     """A mark as long as the alert covers the graph below it."""
     begin, end = (filled(each.build().expr or "") for each in annotation_queries()[:2])
@@ -138,13 +182,53 @@ def test_an_alert_leads_to_what_it_is_about_and_says_since_when(tmp_path: Path) 
             series.append({"series": f'ALERTS{{{own}, alertstate="firing"}}', "values": "1x10"})
             series.append({"series": f"ALERTS_FOR_STATE{{{own}}}", "values": f"{copy}x10"})
         counted.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 2})
-        grave.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 2})
-        begun.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 1000})
+        grave.append({"labels": f"{{{named}}}", "value": 2})
+        begun.append({"labels": f"{{{named}}}", "value": 1000})
     asked = [
         {"expr": query, "eval_time": "9m", "exp_samples": found}
         for query, found in ((firing, counted), (since, begun), (severity, grave))
     ]
     case = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
     file = tmp_path / "alerts.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
+def test_an_alert_leads_to_its_section_of_a_runbook_that_a_browser_can_open(tmp_path: Path) -> None:
+    """To that of its rule, unless it has a section of its own. A path in a repository leads nowhere."""
+    (committed,) = (panel for _, panel in PANELS if panel["title"] == "Firing alerts")
+    assert not [address for address in leads(committed) if PAGE in address]
+    own = artefacts(Addresses("https://grafana.example", "https://wiki.example/runbook"))
+    board = json.loads(own["dashboards/generated/conformance.json"])
+    (alerts,) = (panel for panel in board["panels"] if panel["title"] == "Firing alerts")
+    assert f"${{__data.fields.{PAGE}}}" in leads(alerts)
+    rule, subject = 'rule="kip1242/misrouted"', "kipwatch-rule?var-rule=kip1242/misrouted&"
+    led = {
+        f'alertname="KafkaClientProtocolViolation", {rule}': ("kip1242misrouted", subject),
+        f'alertname="KafkaClientsMisrouted", {rule}': ("kafkaclientsmisrouted", subject),
+        'alertname="KipwatchStalled"': ("kipwatchstalled", "kipwatch-pipeline?"),
+    }
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'ALERTS{{{labels}, watches="kafka", alertstate="firing"}}', "values": "1x10"}
+            for labels in led
+        ],
+        "promql_expr_test": [
+            {
+                "expr": queries(alerts)[-1],
+                "eval_time": "9m",
+                "exp_samples": [
+                    {
+                        "labels": f'{{{labels}, subject="{about}", runbook="what to do", '
+                        f'page="https://wiki.example/runbook#{section}"}}',
+                        "value": 1,
+                    }
+                    for labels, (section, about) in led.items()
+                ],
+            }
+        ],
+    }
+    file = tmp_path / "runbook.yml"
     file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
     promtool("test", "rules", file)
