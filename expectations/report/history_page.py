@@ -1,4 +1,4 @@
-"""The fleet of an archive as one HTML page, week by week: its software, rules and policies.
+"""The fleet of an archive as one HTML page, week by week: its software, rules, owners and policies.
 
 It is made of the parts of the fleet's page, loads nothing and needs no script.
 """
@@ -11,13 +11,18 @@ from typing import Final, NamedTuple
 
 from expectations.report.client import Software, software_text
 from expectations.report.coverage import Checks, coverage_of
-from expectations.report.page import document, offers, planned, rules_matrix, text
+from expectations.report.matrix import LEVEL_SIGNS
+from expectations.report.page import document, level_mark, offers, planned, rules_matrix, text
 from expectations.report.terminal import counted
 from expectations.report.upgrade import UpgradeReport
 from expectations.report.versions import VersionsView
+from expectations.rules.base.rule import Level
 
 MOST_SOFTWARE: Final = 100
 """Client software that is listed, the busiest."""
+
+
+_NONE: Final = '<span class="silent">·</span>'
 
 
 class PolicyWeek(NamedTuple):
@@ -39,12 +44,15 @@ class PolicyHistory(NamedTuple):
 class History(NamedTuple):
     """What an archive holds, by week. A week is named by its Monday, such as `2026-06-22`; `weeks` has all.
 
-    `software` has the requests of each client software, `checks` those of all rules.
+    `software` has the requests of each client software, `checks` those of all rules. `owners` has how many
+    findings of each level clients of an owner had, None for those that are nobody's; without owners it is
+    empty.
     """
 
     weeks: Sequence[str]
     software: Mapping[Software, Mapping[str, int]]
     checks: Mapping[str, Checks]
+    owners: Mapping[str | None, Mapping[str, Mapping[str, int]]] = {}
     policies: Sequence[PolicyHistory] = ()
 
 
@@ -58,6 +66,8 @@ def history_page(
         ("rules", "Rules by week", _rules(history)),
         ("versions", "What brokers offer", offers(versions)),
     ]
+    if history.owners:
+        sections.insert(-2, ("owners", "Whose clients offend, by week", _owners(history)))
     if history.policies:
         sections.insert(-1, ("policies", "Policies by week", _policies(history)))
     span = (
@@ -86,8 +96,28 @@ def _software(history: History) -> str:
     return f"<p>Requests of each.</p>\n{_table('client software', history.weeks, rows)}{more}"
 
 
+def _owners(history: History) -> str:
+    named = sorted(history.owners, key=lambda owner: (owner is None, owner))
+    rows = "".join(
+        _line(
+            "<i>nobody's</i>" if owner is None else text(owner),
+            [_findings(history.owners[owner].get(week, {})) for week in history.weeks],
+        )
+        for owner in named
+    )
+    told = "Findings of each owner's clients that went on in the week, by level."
+    return f"<p>{told}</p>\n{_table('owner', history.weeks, rows)}"
+
+
+def _findings(levels: Mapping[str, int]) -> str:
+    marks = (
+        level_mark(level, f"{levels[level]:,} {LEVEL_SIGNS[level]}") for level in Level if levels.get(level)
+    )
+    return " ".join(marks) or _NONE
+
+
 def _requests(count: int) -> str:
-    return f"{count:,}" if count else '<span class="silent">·</span>'
+    return f"{count:,}" if count else _NONE
 
 
 def _rules(history: History) -> str:

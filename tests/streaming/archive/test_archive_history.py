@@ -10,6 +10,7 @@ import duckdb
 import pytest
 
 from decoders.schema.registry import default_schemas
+from expectations.judging.terms import Terms
 from expectations.report.history_page import PolicyHistory, PolicyWeek, history_page
 from expectations.report.versions import versions_view
 from streaming.archive.archive import CaptureArchive
@@ -17,6 +18,7 @@ from streaming.archive.archive_history import MOST_WEEKS, archived_history
 from streaming.audit.audit import policies_by_week, policies_of
 from streaming.check.examination import examine
 from streaming.commands.main import main
+from streaming.settings.owners import Owner, owners_of
 from tests.exchange import Exchange
 from tests.expectations.report.test_page import outline_of
 from tests.streaming.captures import write_capture
@@ -53,9 +55,11 @@ def capture(folder: Path, day: str, version: str, requests: int) -> Path:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("weeks")
     days = zip((*MONDAYS, SUNDAY), ("1.0", "1.0", "<b>2.0</b>", "1.0"), (3, 4, 5, 6), strict=True)
-    for day, version, requests in days:
+    for number, (day, version, requests) in enumerate(days):
         written = CaptureArchive(str(folder / "archive"), default_schemas().api_names)
-        examine(capture(folder, day, version, requests), default_schemas(), archive=written)
+        owner = "<i>payments" if number < 3 else "search"
+        terms = Terms(owner_of=owners_of([Owner(owner, client_id="a*")]).of if number else None)
+        examine(capture(folder, day, version, requests), default_schemas(), terms=terms, archive=written)
     return folder / "archive"
 
 
@@ -76,6 +80,23 @@ def test_a_week_has_what_its_days_have(archive: Path) -> None:
             of_software = sum(weeks.get(week, 0) for weeks in history.software.values())
             found[week] = of_software if table == "usage" else sum(history.checks[week].values())
         assert {str(week): total for week, total in sums} == found
+
+
+def test_a_weeks_findings_are_counted_by_owner_and_level(archive: Path) -> None:
+    """Each once, however often it was published. The first week's clients are nobody's."""
+    found = duckdb.execute(
+        "select owner, date_trunc('week', captured_at at time zone 'UTC')::date, level, count(distinct id) "
+        f"from read_parquet('{archive}/findings/*/*.parquet') "
+        "where role = 'client' and not suppressed group by all"
+    ).fetchall()
+    owners = archived_history(archive).owners
+    assert {
+        (owner, week, level, count)
+        for owner, weeks in owners.items()
+        for week, levels in weeks.items()
+        for level, count in levels.items()
+    } == {(owner, str(week), level, count) for owner, week, level, count in found}
+    assert owners.keys() == {None, "<i>payments", "search"}
 
 
 def test_policies_are_judged_by_week(archive: Path, tmp_path: Path) -> None:
@@ -101,9 +122,12 @@ def test_the_page_shows_software_rules_and_policies_by_week(archive: Path) -> No
         "tester <b>2.0</b>",
         "All <i>are</i> new.",
         "1/2 ✕",
+        "Whose clients offend, by week",
+        "<i>payments",
+        "nobody's",
     ):
         assert told in shown
-    assert "<script" not in page and "<b>2.0" not in page and "<i>are" not in page
+    assert "<script" not in page and "<b>2.0" not in page and "<i>are" not in page and "<i>pay" not in page
     assert all((value or "").startswith("#") for name, value in outline.attributes if name == "href")
     (row,) = (line for line in page.splitlines() if 'id="kip511-software-version-malformed"' in line)
     assert [row.count(sign) for sign in ("1 ✓", "2 ✓", "1/1 ✕")] == [1, 1, 1]
