@@ -47,6 +47,11 @@ class Addresses:
         """The address of the latest findings of each rule, with their frames."""
         return f"{self.application}/#findings"
 
+    @property
+    def example(self) -> str:
+        """The address of the latest findings of the rule that an alert names."""
+        return f'{self.evidence}-{{{{ $labels.rule | reReplaceAll "/" "-" }}}}'
+
     def section(self, anchor: str) -> str:
         """Return the address of a section of the runbook."""
         return f"{self.runbook}#{anchor}"

@@ -61,6 +61,11 @@ WHERE = IN + _offending("listener", *BY_RULE, before=" Listeners: ", after=".")
 """The cluster, and the listeners there at which any client broke the rule meanwhile, if any is known."""
 VERSIONS = _offending("client_software_version", *BY_SOFTWARE)
 """The versions of the software that offend."""
+OPEN = (
+    f"{{{{ with query (printf `sum({metrics.CONNECTIONS.name}{{job=%q, client_software_name=%q}})` "
+    "$labels.job $labels.client_software_name) }}{{ . | first | value }}{{ else }}0{{ end }}"
+)
+"""How many connections of the software are open, whoever owns them: how many offend no metric tells."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
@@ -96,7 +101,7 @@ def _client_violation(addresses: Addresses) -> Alert:
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
-        details={"versions": VERSIONS, "evidence_url": addresses.evidence},
+        details={"versions": VERSIONS, "connections": OPEN, "evidence_url": addresses.example},
         keep=KEEP_FIRING,
     )
 
@@ -118,7 +123,7 @@ def _unidentified_violation(addresses: Addresses) -> Alert:
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
-        details={"evidence_url": addresses.evidence},
+        details={"evidence_url": addresses.example},
         keep=KEEP_FIRING,
         labels={"identified": "false"},
     )
@@ -137,7 +142,7 @@ def _broker_violation(addresses: Addresses) -> Alert:
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_RULE),
-        details={"evidence_url": addresses.evidence},
+        details={"evidence_url": addresses.example},
         keep=KEEP_FIRING,
     )
 
@@ -203,7 +208,7 @@ def _shared(
         ),
         runbook=addresses.section(SECTION_OF_LABEL),
         dashboard=addresses.dashboard(RULE, *BY_RULE),
-        details={"evidence_url": addresses.evidence},
+        details={"evidence_url": addresses.example},
         keep=KEEP_FIRING,
     )
 
@@ -222,7 +227,7 @@ def _misrouted(addresses: Addresses) -> Alert:
         ),
         runbook=addresses.section("kafkaclientsmisrouted"),
         dashboard=addresses.dashboard(RULE, *BY_RULE),
-        details={"evidence_url": addresses.evidence},
+        details={"evidence_url": addresses.example},
         keep=KEEP_FIRING,
     )
 

@@ -97,6 +97,11 @@ class Anchors:
         """Return where the findings of a client software and a rule begin, "" if there are none."""
         return self._findings.get((software, rule), "")
 
+    @classmethod
+    def rules_findings(cls, rule: str) -> str:
+        """Return where the findings of a rule begin. Alerts lead there."""
+        return f"findings-{cls.rule(rule)}"
+
     @staticmethod
     def rule(rule: str) -> str:
         """Return where a rule's row of the matrix is."""
@@ -214,7 +219,12 @@ def findings_list(findings: Sequence[Finding], anchors: Anchors) -> str:
     """Return findings as HTML, the gravest first, the first few of each client software and rule."""
     if not findings:
         return "<p>None.</p>"
-    return "\n".join(_group(group, anchors) for group in sorted(groups_of(findings), key=_gravest_first))
+    shown, begun = [], set[str]()
+    for group in sorted(groups_of(findings), key=_gravest_first):
+        place = "" if group.rule in begun else f'<a id="{anchors.rules_findings(group.rule)}"></a>'
+        shown.append(place + _group(group, anchors))
+        begun.add(group.rule)
+    return "\n".join(shown)
 
 
 def _gravest_first(group: FindingGroup) -> tuple[int, str]:

@@ -74,7 +74,7 @@ def test_every_alert_says_what_is_wrong_and_where_to_look(alert: dict[str, Any])
     if alert["labels"]["watches"] == "kafka" and alert["alert"] != "KafkaPolicyNotMet":
         expected.add("evidence_url")
     if alert["alert"] == "KafkaClientProtocolViolation" and "identified" not in alert["labels"]:
-        expected.add("versions")
+        expected |= {"versions", "connections"}
     assert set(alert["annotations"]) == expected
     assert "{{" not in alert["annotations"]["summary"]
     assert alert["labels"]["severity"] in ("critical", "warning", "info", "none")

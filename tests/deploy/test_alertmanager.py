@@ -52,7 +52,8 @@ def violation(
     name: str = "librdkafka", rule: str = "kip1313/instance-id-zero", **labels: str
 ) -> dict[str, Any]:
     made = alert(VIOLATION, job="kipwatch", rule=rule, client_software_name=name, **labels)
-    made["annotations"]["versions"] = "2.10.0, 2.11.0"
+    example = f"http://127.0.0.1:9108/#findings-{rule.replace('/', '-')}"
+    made["annotations"] |= {"versions": "2.10.0, 2.11.0", "connections": "42", "evidence_url": example}
     return made
 
 
@@ -116,7 +117,8 @@ def test_a_violation_is_sent_to_chat_and_so_is_its_end(running: tuple[Server, No
     ]
     text = message["attachments"][0]["text"]
     assert text.startswith(
-        "KafkaClientProtocolViolation of a test\nClient: librdkafka 2.10.0, 2.11.0\nRule: "
+        "KafkaClientProtocolViolation of a test\nClient: librdkafka 2.10.0, 2.11.0\n"
+        "Open connections of this software, offending or not: 42\nRule: "
     )
     assert "\nDashboard: http://127.0.0.1:3000/d/kipwatch-rule?" in text
     assert message["attachments"][0]["color"] == "warning"
@@ -170,16 +172,20 @@ def test_a_teams_violation_tells_it_all_by_mail_and_the_platform_hears_of_it_too
         "  owner       payments\n"
         "  cluster     prod\n"
         "  client      librdkafka 2.10.0, 2.11.0\n"
+        "  connected   42 open connections of this software, offending or not\n"
         "  rule        kip1313/instance-id-zero\n"
         f"              {ZERO.summary}\n"
     )
     assert facts[1].startswith(
         "\n  what to do  docs/runbook.md#kafkaclientprotocolviolation\n"
-        "  examples    http://127.0.0.1:9108/#findings\n"
+        "  examples    http://127.0.0.1:9108/#findings-kip1313-instance-id-zero\n"
         "  dashboard   http://127.0.0.1:3000/d/kipwatch-rule?"
     )
     assert f"<td>kip1313/instance-id-zero<br>{ZERO.summary}</td>" in html
-    assert '<a href="http://127.0.0.1:9108/#findings">examples with their frames</a>' in html
+    assert (
+        '<a href="http://127.0.0.1:9108/#findings-kip1313-instance-id-zero">examples with their frames</a>'
+        in html
+    )
     hooked = {hook["receiver"]: hook["commonLabels"]["owner"] for hook in sent.hooks}
     assert hooked.items() <= {"payments": "payments", "chat": "payments"}.items()
 

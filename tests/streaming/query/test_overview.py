@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dashboards.links import Addresses
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
@@ -187,6 +188,19 @@ def test_a_storm_against_one_rule_hides_no_finding_of_another(query: Query, exam
     found = section(query.page(), "findings")
     assert f"<code>{other.rule}</code>" in found
     assert found.count(f'<summary><span class="level {first.level}">') <= 4
+
+
+def test_an_alert_leads_to_the_findings_of_its_rule(query: Query, examination: Examination) -> None:
+    """Each rule has one place, however many clients broke it."""
+    query.judge(findings=examination.findings)
+    found = section(query.page(), "findings")
+    for rule in {finding.rule for finding in examination.findings}:
+        named = Addresses().example.replace(
+            '{{ $labels.rule | reReplaceAll "/" "-" }}', rule.replace("/", "-")
+        )
+        _, place, after = found.partition(f'<a id="{named.partition("#")[2]}"></a>')
+        assert place and place not in after
+        assert f"<code>{rule}</code>" in after.partition("</summary>")[0]
 
 
 def test_a_finding_shows_its_frame(query: Query, examination: Examination) -> None:
