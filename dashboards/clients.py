@@ -170,7 +170,7 @@ def _its_open() -> panels.Panel:
         "Connections",
         "Its open connections at the end of the range.",
         {"connections": fleet_queries.OPEN},
-        span=3,
+        span=4,
     )
 
 
@@ -189,7 +189,7 @@ def _its_offences() -> panels.Panel:
         "How often rules were broken on its connections over the range, by client or broker: a violation is "
         "against what a KIP demands.",
         fleet_queries.offences_by("level"),
-        span=6,
+        span=5,
     )
 
 

@@ -66,7 +66,7 @@ def _now() -> panels.Panel:
         {"rules": queries.RULES_VIOLATED_NOW},
         steps=[(0, GREEN), (1, RED)],
         source=queries.SEEING,
-        span=4,
+        span=5,
         empty="kipwatch is not scraped",
     )
 
@@ -80,7 +80,7 @@ def _names() -> panels.Panel:
         queries.VIOLATED_NOW,
         legend="{{rule}}: {{client_software_name}}",
         colour=RED,
-        span=11,
+        span=10,
         empty="none",
     )
 

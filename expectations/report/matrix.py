@@ -43,7 +43,7 @@ def fleet_matrix(clients: Sequence[Client], width: int) -> Group:
     for start in range(0, len(clients), fitting):
         parts += [Text(), _matrix_part(exercised, range(start, min(start + fitting, len(clients))))]
     if silent:
-        parts.append(Text(f"\nnot exercised by anybody: {', '.join(silent)}", "dim"))
+        parts.append(Text(f"\nnot exercised on anybody's connection: {', '.join(silent)}", "dim"))
     return Group(*parts)
 
 

@@ -152,7 +152,7 @@ def test_names_from_the_wire_are_text(examination: Examination) -> None:
 def test_the_terminal_tells_apart_what_conforms_and_what_nothing_exercised(examination: Examination) -> None:
     """By signs and words, not by colour."""
     text = printed(examination)
-    matrix, _, below = text.partition("not exercised by anybody:")
+    matrix, _, below = text.partition("not exercised on anybody's connection:")
     rows = {line.split()[0]: line for line in matrix.splitlines() if re.match(r"(kip\d+|wire)/", line)}
     assert "✓" in rows["wire/trailing-bytes"]
     silent = " ".join(below.split())

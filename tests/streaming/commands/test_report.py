@@ -31,7 +31,7 @@ def test_the_text_names_every_client_and_what_nobody_exercised(kipwatch: Kipwatc
     for expected in (
         "apache-kafka-java 4.4.0: 8 connections",
         "librdkafka-producer",
-        "not exercised by anybody:",
+        "not exercised on anybody's connection:",
     ):
         assert expected in ran.output
 
