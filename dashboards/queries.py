@@ -119,8 +119,8 @@ _CAPTURED = select(metrics.CAPTURE_PACKETS, JOB)
 _SCRAPED = f"max_over_time(timestamp({_CAPTURED})[1d:{STEP}])"
 CAPTURING = Source(f"count({_CAPTURED})", f"{MILLISECONDS} * max({_SCRAPED}) unless on () count({_CAPTURED})")
 """The feeders, which deliver while one of them is scraped."""
+_SEES = f"({_JUDGES} and on () {total(grown(select(metrics.FRAMES, JOB), NOW))} > 0)"
 _SEEN = select(f"{metrics.DETECTION_DELAY.name}_count", JOB)
-_SEES = f"({_JUDGES} and on () sum(increase({_SEEN}[{NOW}])) > 0)"
 _LATEST_SEEN = f"max(max_over_time(timestamp(increase({_SEEN}[2m]) > 0)[1d:{STEP}]))"
 SEEING = Source(_SEES, f"{MILLISECONDS} * ({_LATEST_SEEN} or {_LATEST_BATCH}) unless on () {_SEES}")
 """The query, which delivers what holds now while frames come: without a feeder its batches are empty."""

@@ -21,7 +21,7 @@ from tests.dashboards.prometheus import promtool
 SCRAPE = 15
 """Seconds between two samples, as in the committed configuration."""
 BATCHES = 'kipwatch_last_batch_timestamp_seconds{job="kipwatch"}'
-JUDGED = 'kipwatch_detection_delay_seconds_count{job="kipwatch"}'
+FRAMES = 'kipwatch_frames_total{job="kipwatch",api="Fetch",kind="request"}'
 Row = dict[str, Any]
 Values = Callable[[int], float | None]
 """The value of a series some seconds before the end; None where it does not exist."""
@@ -80,13 +80,13 @@ def stored(series: dict[str, Values], folder: Path, *, hours: int = 4) -> Iterat
     """Write series of the last hours to a database and start a Prometheus over it.
 
     Counters began with their first values, if no series says otherwise. A batch was finished at each scrape,
-    and a frame judged.
+    and a frame read.
     """
     end = int(time.time()) // 60 * 60 - 60
     metrics: dict[str, list[str]] = {}
     scrapes = range(end - hours * 3600, end + 1, SCRAPE)
     _add(metrics, BATCHES, [(moment, moment) for moment in scrapes])
-    _add(metrics, JUDGED, [(moment, number) for number, moment in enumerate(scrapes)])
+    _add(metrics, FRAMES, [(moment, number) for number, moment in enumerate(scrapes)])
     for name, value in series.items():
         known = ((before, value(before)) for before in range(hours * 3600, -1, -SCRAPE))
         samples = [(end - before, number) for before, number in known if number is not None]

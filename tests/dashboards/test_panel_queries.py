@@ -15,7 +15,7 @@ from dashboards.panels import NO_DATA_SINCE, SILENCE, UNKNOWN
 from tests.dashboards.dashboard_files import PANELS, filled, leads, queries
 from tests.dashboards.prometheus import promtool
 from tests.dashboards.rule_file import REPOSITORY
-from tests.dashboards.stored_series import JUDGED
+from tests.dashboards.stored_series import FRAMES
 
 JUDGES = "kipwatch_last_batch_timestamp_seconds"
 CAPTURES = "kipwatch_capture_packets_total"
@@ -125,13 +125,38 @@ def test_nothing_is_said_of_now_while_no_frame_comes(tmp_path: Path) -> None:
         "interval": "1m",
         "input_series": [
             {"series": f'{JUDGES}{{job="kipwatch"}}', "values": "0+60x120"},
-            {"series": JUDGED, "values": f"0+5x{DIED} {5 * DIED}x60"},
+            *(
+                {"series": frames, "values": f"0+5x{DIED} {5 * DIED}x60"}
+                for frames in (FRAMES, 'kipwatch_detection_delay_seconds_count{job="kipwatch"}')
+            ),
             {"series": 'kipwatch_rule_checks_total{job="kipwatch"}', "values": "0x120"},
         ],
         "promql_expr_test": [*known, *unknown, *said],
     }
     file = tmp_path / "unseen.yml"
     file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
+def test_what_is_violated_now_is_shown_with_the_first_scrape(tmp_path: Path) -> None:
+    """One value tells of no growth, but its counter says that it began within the five minutes."""
+    figure, _ = next(queries(panel) for _, panel in PANELS if panel["title"] == "Rules violated now")
+    found = 'rule="r", level="violation", role="client", client_software_name="lib", owner="o"'
+    born = {FRAMES: 9, f'kipwatch_findings_total{{job="kipwatch", {found}}}': 1}
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'{JUDGES}{{job="kipwatch"}}', "values": "_x30 1830+60x10"},
+            *({"series": series, "values": f"_x30 {number}x10"} for series, number in born.items()),
+            *({"series": series.replace("_total", "_created"), "values": "_x30 1790x10"} for series in born),
+        ],
+        "promql_expr_test": [
+            {"expr": figure, "eval_time": "31m", "exp_samples": [{"labels": "{}", "value": 1}]}
+        ],
+    }
+    file = tmp_path / "first.yml"
+    rules = str(REPOSITORY / "dashboards/generated/alerts.yml")
+    file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": [case]}))
     promtool("test", "rules", file)
 
 
