@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from decoders.frame.record import Direction, Kind
 from decoders.schema.registry import default_schemas
 from expectations.cases.exchange import (
     ADVERTISED,
@@ -34,6 +36,14 @@ __all__ = ["ADVERTISED", "ID_A", "ID_B", "SECOND", "SOFTWARE", "ZERO_ID", "Excha
 
 class Exchange(WrittenExchange):
     """Records of one connection, or of several in one capture, and what is judged of them."""
+
+    def log_in(self, name: str, error_code: int = 0, token: str = "", **how: Any) -> None:
+        """Shake hands, and send a token, in base64, that shows a name. The broker responds with the error."""
+        handshake = self.request("SaslHandshake", 1, {"mechanism": "PLAIN"}, **how)
+        self.respond(handshake, {"mechanisms": ["PLAIN"]})
+        login = self.request("SaslAuthenticate", 2, {"authBytes": token}, **how)
+        self._add(Kind.PRINCIPAL, frame=name.encode(), direction=Direction.TO_BROKER, true_length=0)
+        self.respond(login, {"errorCode": error_code})
 
     def windows(self, size: int = 10_000, said: Said | None = None) -> list[Window]:
         """Observe and fold the records in windows of a size; `said` is remembered from one to the next."""

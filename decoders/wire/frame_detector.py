@@ -18,6 +18,7 @@ from decoders.protocol import API_VERSIONS, PRODUCE
 from decoders.schema.registry import Schemas
 from decoders.wire.framing import MAX_FRAME, OPENING_SIZE, PREFIX
 from decoders.wire.pairing import RequestInFlight
+from decoders.wire.principal import PrincipalReader
 
 MAX_RESUMED_FRAME = 1024 * 1024
 """Bytes. Framing does not resume at longer frames, because their bytes would have to be buffered."""
@@ -46,8 +47,12 @@ class FrameDetector:
         schemas: Schemas,
         max_frame: int = MAX_FRAME,
         excludes_client: ExcludesClient | None = None,
+        *,
+        keeps_principals: bool = False,
     ) -> None:
+        """The names under which clients log in are read only if `keeps_principals`."""
         self.max_frame = max_frame
+        self._keeps_principals = keeps_principals
         self._schemas = schemas
         self._excludes_client = excludes_client
 
@@ -109,6 +114,10 @@ class FrameDetector:
     def expects_response(self, frame: bytes) -> bool | None:
         """Return whether a request expects a response, None if its bytes do not show it."""
         return expects_response(self._schemas, frame)
+
+    def principal_reader(self) -> PrincipalReader | None:
+        """Return what reads the name of one connection's client, None if names are not kept."""
+        return PrincipalReader(self._schemas) if self._keeps_principals else None
 
     @property
     def excludes_clients(self) -> bool:

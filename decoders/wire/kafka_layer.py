@@ -88,6 +88,7 @@ class KafkaLayer:
         self._framers: dict[Direction, Framer] = {}
         self._frame_recorder = FrameRecorder(detector, recorder, acknowledged_by)
         self._opacity = Opacity(detector, ledger, recorder, decrypts=decrypts)
+        self._principal_reader = detector.principal_reader()
 
     def begin(self, direction: Direction, *, from_start: bool) -> None:
         """Set up a direction; `from_start` is false if its first bytes may have been missed."""
@@ -155,14 +156,17 @@ class KafkaLayer:
     def can_be_offloaded(self) -> bool:
         """Whether a flow can hold its state: KAFKA, OPAQUE in both directions, or OPENING.
 
-        Raw SASL tokens and a client that is not identified are left to the scalar code.
+        Raw SASL tokens, a name that is awaited and a client that is not identified are left to the scalar
+        code.
         """
         states = {framer.state for framer in self._framers.values()}
         if self._awaits_first_request:
             return states <= _BEGINNING and not self._opacity.awaits_client and not self.held
         awaits_client = self._opacity.awaits_client and states == {FramerState.SYNCHRONISED}
         in_flight = self._frame_recorder.in_flight
-        waits = self._frame_recorder.expects_tokens or awaits_client or not in_flight.can_be_offloaded
+        awaits_name = self._principal_reader is not None and self._principal_reader.awaits_token
+        waits = self._frame_recorder.expects_tokens or awaits_name or awaits_client
+        waits = waits or not in_flight.can_be_offloaded
         return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not waits
 
     def snapshot(self) -> KafkaLayerSnapshot:
@@ -240,10 +244,23 @@ class KafkaLayer:
         elif direction is Direction.TO_BROKER:
             record = self._frame_recorder.from_client(result)
             yield record
+            yield from self._record_principal(result, is_token=record.kind is Kind.SASL_TOKEN)
             if record.kind is Kind.REQUEST and self._opacity.awaits_client:
                 yield from self._exclude_client(result)
         else:
             yield self._frame_recorder.from_broker(result)
+
+    def _record_principal(self, frame: Frame, *, is_token: bool) -> Iterator[Record]:
+        """Yield the name under which the client logs in, if this frame shows it and names are kept."""
+        reader = self._principal_reader
+        if reader is not None and (name := reader.name_in(frame, is_token=is_token)):
+            yield self._recorder.record(
+                Kind.PRINCIPAL,
+                frame.captured_at,
+                frame.position,
+                direction=Direction.TO_BROKER,
+                frame=name.encode(),
+            )
 
     def _exclude_client(self, request: Frame) -> Iterator[Record]:
         """Skip all further bytes if the first request with a client ID has one that is excluded."""

@@ -150,6 +150,7 @@ class Tracker:
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
         before_remembering: Callable[[], None] | None = None,
+        keeps_principals: bool = False,
     ) -> None:
         """Watch `ports`, or every port if there are none. All records contain run, cluster and feeder.
 
@@ -158,8 +159,8 @@ class Tracker:
         called when a connection is closed, and at the end of the source for open ones. Connections are
         excluded if `excludes_client` returns True for the client ID of their first request. TLS is decrypted
         with the secrets of `key_log`, which may grow meanwhile; without one it is opaque. Records show the
-        address of a client as `shown_client` returns it. `before_remembering` is called before `closed` is
-        used.
+        address of a client as `shown_client` returns it, and the name under which it logs in if
+        `keeps_principals`. `before_remembering` is called before `closed` is used.
         """
         self.ledger = Ledger()
         self.port_ledgers = {port: Ledger(within=self.ledger) for port in sorted(ports)}
@@ -177,7 +178,7 @@ class Tracker:
         self.run = Run(
             run, cluster, feeder, next_sequence, names_ports=bool(ports), shown_client=shown_client
         )
-        detector = FrameDetector(schemas, max_frame, excludes_client)
+        detector = FrameDetector(schemas, max_frame, excludes_client, keeps_principals=keeps_principals)
         self._admission = Admission(
             self.run,
             detector,

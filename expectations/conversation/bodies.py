@@ -147,6 +147,12 @@ class ClassicGroup(msgspec.Struct, frozen=True, array_like=True, tag="classic-gr
     group_id: str
 
 
+class Principal(msgspec.Struct, frozen=True, array_like=True, tag="principal", gc=False):
+    """The name under which the client logs in. Whether it is let in is what the broker says afterwards."""
+
+    name: str
+
+
 class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="cluster", gc=False):
     """The cluster and node IDs that a broker gives in a Metadata or DescribeCluster response without error.
 
@@ -177,4 +183,5 @@ Body = (
     | TelemetryIdentity
     | MemberRequest
     | ClassicGroup
+    | Principal
 )

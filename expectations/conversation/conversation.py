@@ -10,12 +10,15 @@ may have changed.
                        + software, layout, latest_handshake: the latest of each
     RESPONSE           + first_answer: that of the first, if nothing was lost before
                        + advertised (ApiVersions without error), described (Metadata, DescribeCluster)
+      refused login    - claimed_principal, principal
+      served otherwise + principal
       certain match    - requests_missed, responses_missed, negotiations_in_doubt
       no match         - advertised, if it is of ApiVersions
     GAP, INVALID_SIZE  + requests_missed or responses_missed, by direction; negotiations_in_doubt
                        + first_answer, if there was none
                        - unbroken, the requests in flight; beginning_seen, if no request was identified yet;
                          advertised, if an ApiVersions response may be among the lost bytes
+    PRINCIPAL          + claimed_principal
     CLOSED             + closing, closed_by_broker, closed_upon
 
 `Negotiation`, `Telemetry`, `Members` and `Progress` process each observation, too.
@@ -44,6 +47,7 @@ from expectations.conversation.bodies import (
     Advertisement,
     ClusterDescription,
     HeaderOffer,
+    Principal,
     SoftwareClaim,
     TelemetryIdentity,
 )
@@ -59,6 +63,7 @@ from expectations.conversation.own_values import (
     Few,
     InstanceId,
     MemberId,
+    PrincipalName,
     SequenceNumber,
     Time,
     Version,
@@ -158,6 +163,8 @@ class Conversation(msgspec.Struct, array_like=True):
     `null_client_ids` counts up to NULL_CLIENT_IDS how often a later request on an older header, none of
     OPENING_APIS, left out the client ID that the first one gave. It stops where one is given again, header v3
     is used, or something was missed.
+    `claimed_principal` is the name under which the client logs in, as anybody may. `principal` is the one
+    that the broker believes: it has responded to a request other than OPENING_APIS since.
 
     Rules read the facts, and of the `progress` only what `is_certain` says.
     """
@@ -202,6 +209,8 @@ class Conversation(msgspec.Struct, array_like=True):
     told_before_login: bool = False
     first_correlation_id: CorrelationId | None = None
     null_client_ids: Few = 0
+    claimed_principal: PrincipalName | None = None
+    principal: PrincipalName | None = None
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -224,10 +233,16 @@ class Conversation(msgspec.Struct, array_like=True):
                     self.closed_upon = self.progress.in_flight.only_one
             case Kind.GAP | Kind.INVALID_SIZE:
                 self._process_loss(observation)
+            case Kind.PRINCIPAL:
+                self._process_principal(observation)
         self.negotiation.process(observation, self.advertised.ranges if self.advertised else {})
         self.telemetry.process(observation)
         member = self.members.process(observation, self.progress)
         self.progress.advance(observation.statement, observation.occurrence, member)
+
+    def _process_principal(self, shown: Observation) -> None:
+        if isinstance(shown.body, Principal):
+            self.claimed_principal = shown.body.name
 
     def _process_loss(self, loss: Observation) -> None:
         """Take back what the lost bytes may have changed: the first request, or the advertised ranges."""
@@ -298,8 +313,12 @@ class Conversation(msgspec.Struct, array_like=True):
             self.told_before_login = self.told_before_login or before_login
         if isinstance(body, ClusterDescription) and response.is_matched:
             self.described = body
+        is_login = response.api_key == SASL_AUTHENTICATE and response.errors == (NO_ERROR,)
+        if response.api_key == SASL_AUTHENTICATE and response.errors and not is_login:
+            self.claimed_principal = self.principal = None
+        if response.is_matched and response.api_key not in OPENING_APIS:
+            self.principal = self.claimed_principal
         if response.is_matched and not self.admitted:
-            is_login = response.api_key == SASL_AUTHENTICATE and response.errors == (NO_ERROR,)
             self.admitted = is_login or response.api_key not in OPENING_APIS
         if response.is_matched and UNSUPPORTED_VERSION not in (response.errors or ()):
             self._process_served((response.api_key, response.api_version))

@@ -33,6 +33,7 @@ from expectations.conversation.bodies import (
     Heartbeat,
     HeartbeatResponse,
     MemberRequest,
+    Principal,
     TelemetryIdentity,
 )
 from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text, is_kafkas_form
@@ -46,6 +47,7 @@ IDENTITIES: Final[Mapping[type[msgspec.Struct], tuple[str, ...]]] = {
     MemberRequest: ("group_id", "member_id"),
     TelemetryIdentity: ("instance_id",),
     ClassicGroup: ("group_id",),
+    Principal: ("name",),
 }
 """The fields of statements and their bodies that hold identities: IDs as text or 16 bytes."""
 SHORTEST: Final = 13

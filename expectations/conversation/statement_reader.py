@@ -18,9 +18,10 @@ from decoders.frame.record import Flag, Kind, Record
 from decoders.protocol import PRODUCE
 from decoders.schema.model import Message, Struct
 from decoders.schema.registry import Schemas
+from expectations.conversation.bodies import Principal
 from expectations.conversation.body_reader import request_body, response_body
 from expectations.conversation.observation import Failure, Statement
-from expectations.conversation.texts import bounded_or_none
+from expectations.conversation.texts import bounded, bounded_or_none, is_blank
 
 _LEFT = (Oddity.TRAILING_BYTES, Oddity.TAG_SIZE_MISMATCH)
 """Bytes that no field accounts for."""
@@ -52,6 +53,7 @@ def read_statement(schemas: Schemas, record: Record) -> Statement:
         size=_size(record),
         named_port=Flag.NAMED_PORT in record.flags,
         responded=Flag.RESPONDED in record.flags,
+        body=_principal(record) if record.kind is Kind.PRINCIPAL else None,
     )
 
 
@@ -66,6 +68,12 @@ def _size(record: Record) -> int:
     if record.kind is Kind.NOT_KAFKA:
         return int.from_bytes(record.frame[:_FIRST_BYTES])
     return record.true_length if record.kind is Kind.INVALID_SIZE else 0
+
+
+def _principal(record: Record) -> Principal | None:
+    """Return the name that the feeder read. The topic may hold more: what is no text names nobody."""
+    name = record.frame.decode(errors="replace")
+    return Principal(bounded(name)) if name.isprintable() and not is_blank(name) else None
 
 
 def _of_request(schemas: Schemas, record: Record) -> Statement:

@@ -1,8 +1,9 @@
 """Divides a statement into a template and its own values: its IDs and its epoch.
 
 Clients that behave alike make statements of one template. Five values of a statement may be its own: client
-ID, client instance ID, member ID, group ID and member epoch. A value that some rule treats specially stays in
-the template: a blank client ID, a reserved UUID, a member ID that is no UUID, an epoch that joins or leaves.
+ID, client instance ID, member ID, group ID or principal, and member epoch. A value that some rule treats
+specially stays in the template: a blank client ID, a reserved UUID, a member ID that is no UUID, an epoch
+that joins or leaves.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from expectations.conversation.bodies import (
     Heartbeat,
     HeartbeatResponse,
     MemberRequest,
+    Principal,
     TelemetryIdentity,
 )
 from expectations.conversation.identifier import UuidForm, is_own_uuid, own_uuid, written
@@ -24,7 +26,7 @@ from expectations.conversation.observation import Statement
 
 
 def is_own_text(text: str | None) -> bool:
-    """Whether a client ID or group ID is an own value: neither blank nor with a zero byte."""
+    """Whether a client ID, group ID or principal is an own value: neither blank nor with a zero byte."""
     return text is not None and "\0" not in text and not text.isspace() and text != ""
 
 
@@ -36,6 +38,7 @@ class OwnValues(enum.IntFlag):
     INSTANCE = 2
     MEMBER = 4
     GROUP = 8
+    """A group ID or a principal: no statement has both."""
     EPOCH = 16
 
 
@@ -64,7 +67,7 @@ class StatementTemplate(msgspec.Struct, frozen=True, array_like=True, gc=False, 
         if OwnValues.MEMBER in own:
             given[_member_field(body)] = written(values.member_id, self.form)
         if OwnValues.GROUP in own:
-            given["group_id"] = values.group_id
+            given[_group_field(body)] = values.group_id
         if OwnValues.EPOCH in own:
             given["member_epoch"] = values.epoch
         return msgspec.structs.replace(
@@ -88,9 +91,8 @@ def split(statement: Statement) -> tuple[StatementTemplate, Values]:
     if (name := _member_field(body)) and (member := own_uuid(getattr(body, name))) is not None:
         own, given[name] = own | OwnValues.MEMBER, ""
         member_id, form = member
-    if isinstance(body, Heartbeat | MemberRequest | ClassicGroup) and is_own_text(body.group_id):
-        own, given["group_id"] = own | OwnValues.GROUP, ""
-        group_id = body.group_id or ""
+    if (name := _group_field(body)) and is_own_text(group := getattr(body, name)):
+        own, given[name], group_id = own | OwnValues.GROUP, "", group
     if isinstance(body, Heartbeat) and body.member_epoch is not None and body.member_epoch > 0:
         own, given["member_epoch"] = own | OwnValues.EPOCH, 0
         epoch = body.member_epoch
@@ -103,6 +105,13 @@ def split(statement: Statement) -> tuple[StatementTemplate, Values]:
         )
     values = Values(client_id, instance_id, member_id, group_id, epoch)
     return StatementTemplate(statement, own, form), values
+
+
+def _group_field(body: object) -> str:
+    """Return the name of the field that holds a body's group ID or principal, empty if it has none."""
+    if isinstance(body, Heartbeat | MemberRequest | ClassicGroup):
+        return "group_id"
+    return "name" if isinstance(body, Principal) else ""
 
 
 def _member_field(body: object) -> str:

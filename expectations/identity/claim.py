@@ -239,6 +239,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     only_member: str = ""
     first_correlation_id: int | None = None
     gives_client_id_once: bool = False
+    principal: str | None = None
 
     @property
     def key(self) -> tuple[bytes, int] | str:

@@ -399,6 +399,7 @@ class ConnectionClaims:
             software=conversation.software,
             instance_id=conversation.instance_id,
             joined=conversation.joined,
+            principal=conversation.principal,
         )
 
 

@@ -67,9 +67,10 @@ class Finding(msgspec.Struct, kw_only=True):
     `message` is one line; `expected`, `observed` and `context` hold values as they were on the wire.
     `sequence` is the frame's number in its run. `occurrences` counts the offences seen so far.
 
-    Three fields are absent where they do not apply: `owner` where users name no owners, and null where the
-    client is nobody's; `header_layout`, how request header 3 carries the instance ID on the connection, is
-    given with KIP-1313's rules; `suppressed` where users suppress the finding.
+    Four fields are absent where they do not apply: `principal`, the name under which the client has logged
+    in, where it is not known, or not kept; `owner` where users name no owners, and null where the client is
+    nobody's; `header_layout`, how request header 3 carries the instance ID on the connection, is given with
+    KIP-1313's rules; `suppressed` where users suppress the finding.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Finding(msgspec.Struct, kw_only=True):
     client_instance_id: str | None
     member_id: str | None
     group_id: str | None
+    principal: str | msgspec.UnsetType = msgspec.UNSET
     owner: str | msgspec.UnsetType | None = msgspec.UNSET
     api: str | None
     api_key: int | None
@@ -144,6 +146,7 @@ class Subject:
     instance_id: bytes | None
     member_id: str | None
     group_id: str | None
+    principal: str | None
 
 
 def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | None) -> Finding:
@@ -180,6 +183,7 @@ def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | No
         client_instance_id=identifier_text(subject.instance_id) if subject.instance_id else None,
         member_id=subject.member_id,
         group_id=subject.group_id,
+        principal=subject.principal or msgspec.UNSET,
         api=api,
         api_key=_known(subject.api_key),
         api_version=_known(subject.api_version),

@@ -168,4 +168,5 @@ def _subject(claim: Claim, listener: str) -> Subject:
         instance_id=claim.instance_id,
         member_id=claim.member_id,
         group_id=claim.group_id,
+        principal=claim.principal,
     )

@@ -1,8 +1,8 @@
 """Judging a connection: its facts, the states of its rules, and its findings so far.
 
 The judge processes a window of observations and returns what to count and what to publish. A rule makes one
-finding per connection. It is published when it is made, when its level rises, and, if its count has grown,
-when `republish` is called or the connection closes.
+finding per connection. It is published when it is made, when its level rises, and, if its count has grown or
+the client's principal has changed, when `republish` is called or the connection closes.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ _CONFORMS = Verdict.CONFORMS
 
 
 class OpenFinding(msgspec.Struct):
-    """A finding of a connection that may still grow, and the count it was last published with."""
+    """A finding of a connection that may still grow, and what it was last published with."""
 
     finding: Finding
     published: int = 0
     published_level: str = ""
+    published_principal: str | None = None
 
 
 class ConnectionState(msgspec.Struct):
@@ -99,7 +100,7 @@ class Judge:
         return list(ClaimTracker(state.identities, state.conversation).latest())
 
     def republish(self, state: ConnectionState) -> list[Finding]:
-        """Return the findings whose count has grown since they were last published."""
+        """Return the findings that differ from what was last published."""
         return list(self._publish(state, everything=True))
 
     def judge_observation(self, state: ConnectionState, observation: Observation, outcome: Outcome) -> None:
@@ -162,16 +163,26 @@ class Judge:
             known.finding.context = fresh.context
 
     def _publish(self, state: ConnectionState, everything: bool) -> Iterator[Finding]:
-        """Publish findings that are new or have risen in level, or that have grown if `everything` is due."""
+        """Publish findings that are new or have risen in level, and all that differ if `everything` is due.
+
+        They differ if they have grown, or if their client has shown another principal, or was refused.
+        """
+        principal = state.conversation.principal
         for known in state.findings.values():
             finding = known.finding
             has_grown = known.published != finding.occurrences
-            if known.published_level != finding.level or (everything and has_grown):
+            differs = has_grown or known.published_principal != principal
+            if known.published_level != finding.level or (everything and differs):
                 known.published, known.published_level = finding.occurrences, finding.level
+                known.published_principal = principal
                 # The layout may have become known since the finding was made.
                 layout = state.conversation.layout if finding.kip == OVERLAID else None
                 yield self.terms.decided(
-                    msgspec.structs.replace(finding, header_layout=layout or msgspec.UNSET)
+                    msgspec.structs.replace(
+                        finding,
+                        header_layout=layout or msgspec.UNSET,
+                        principal=principal or msgspec.UNSET,
+                    )
                 )
 
     def _finding(
@@ -182,7 +193,7 @@ class Judge:
 
     def _owner(self, conversation: Conversation) -> str | None:
         software = conversation.software.name if conversation.software else None
-        return self.terms.owner(conversation.client, conversation.client_id, software)
+        return self.terms.owner(conversation.client, conversation.client_id, software, conversation.principal)
 
 
 def _subject(observation: Observation, conversation: Conversation, listener: str) -> Subject:
@@ -205,6 +216,7 @@ def _subject(observation: Observation, conversation: Conversation, listener: str
         instance_id=conversation.instance_id,
         member_id=heartbeat.member_id if heartbeat else None,
         group_id=heartbeat.group_id if heartbeat else None,
+        principal=conversation.principal,
     )
 
 

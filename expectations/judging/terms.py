@@ -14,7 +14,8 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 
-OwnerOf = Callable[[str, str | None, str | None], str | None]
+OwnerOf = Callable[[str, str | None, str | None, str | None], str | None]
+"""Returns whose a client is, by its address without a port, client ID, software's name and principal."""
 
 
 def as_found(finding: Finding) -> Finding:
@@ -29,8 +30,8 @@ class Terms:
     `listeners` maps server addresses to names, `brokers` maps them to cluster and node. `decide` applies the
     users' decisions to a finding: another level, or suppression. It is called when a finding is counted or
     published, so the stored state of a connection does not depend on it. `owner_of` tells the owner of a
-    client by its address without a port, its client ID and the name of its software; None if the users name
-    no owners. `pseudonyms` replace identities before anything is judged; None leaves them plain.
+    client; None if the users name no owners. `pseudonyms` replace identities before anything is judged; None
+    leaves them plain.
     """
 
     rules: Sequence[Rule] = RULES
@@ -43,14 +44,18 @@ class Terms:
     def decided(self, finding: Finding) -> Finding:
         """Return a finding as users see it: with its owner, and by their decisions."""
         if self.owner_of is not None:
-            owner = self.owner(finding.client, finding.client_id, finding.client_software_name)
+            owner = self.owner(
+                finding.client, finding.client_id, finding.client_software_name, finding.principal or None
+            )
             finding = msgspec.structs.replace(finding, owner=owner)
         return self.decide(finding)
 
-    def owner(self, client: str, client_id: str | None, software_name: str | None) -> str | None:
+    def owner(
+        self, client: str, client_id: str | None, software_name: str | None, principal: str | None = None
+    ) -> str | None:
         """Return the owner of a client by its address with a port, None if nobody is known."""
         host = client.rpartition(":")[0]
-        return self.owner_of(host, client_id, software_name) if self.owner_of else None
+        return self.owner_of(host, client_id, software_name, principal) if self.owner_of else None
 
     def named(self, columns: WindowColumns) -> WindowColumns:
         """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""

@@ -51,6 +51,7 @@ class Client(msgspec.Struct):
     client_id_bytes_saved: int = 0
     instance_id_bytes: int = 0
     owners: list[str] = []
+    principals: list[str] = []
 
     @property
     def software(self) -> Software:

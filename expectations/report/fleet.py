@@ -94,6 +94,7 @@ class Activity(msgspec.Struct):
     requests: int = 0
     client_ids: dict[str, None] = {}
     owners: dict[str, None] = {}
+    principals: dict[str, None] = {}
     checks: dict[tuple[str, str], int] = {}
     without_api_versions: int = 0
     old_api_versions: int = 0
@@ -129,6 +130,8 @@ class Activity(msgspec.Struct):
         self.headers.conclude(conversation)
         if conversation.client_id is not None:
             _list(self.client_ids, conversation.client_id)
+        if conversation.principal is not None:
+            _list(self.principals, conversation.principal)
         asked = max(self.versions.get(API_VERSIONS, {}), default=None)
         if asked is None:
             self.without_api_versions = int(conversation.beginning_seen and self.requests > 0)
@@ -143,7 +146,7 @@ class Activity(msgspec.Struct):
         self.old_api_versions += other.old_api_versions
         self.count(other.checks)
         self.headers.add(other.headers)
-        for listed in ("client_ids", "owners", "not_random"):
+        for listed in ("client_ids", "owners", "principals", "not_random"):
             for name in getattr(other, listed):
                 _list(getattr(self, listed), name)
         for key, versions in other.versions.items():
@@ -170,6 +173,7 @@ class Activity(msgspec.Struct):
             client_id_bytes_saved=self.headers.saved,
             instance_id_bytes=self.headers.instance_ids,
             owners=list(self.owners),
+            principals=list(self.principals),
         )
 
     def _use(self, key: int, api_names: Mapping[int, str]) -> VersionUse:
@@ -249,6 +253,7 @@ class Party(NamedTuple):
     client_id: str | None
     software: Software
     host: str
+    principal: str | None
 
 
 class UsageByClient:
@@ -275,9 +280,9 @@ class Fleet:
         self,
         rules: Iterable[Rule],
         api_names: Mapping[int, str],
-        owner: Callable[[str, str | None, str | None], str | None],
+        owner: Callable[[str, str | None, str | None, str | None], str | None],
     ) -> None:
-        """`owner` tells whose a client is, by its address, client ID and the name of its software."""
+        """`owner` tells whose a client is, by its address, client ID, software's name and principal."""
         self._rules = list(rules)
         self._owner = owner
         self._parties: Counter[Party] = Counter()
@@ -349,17 +354,19 @@ class Fleet:
         conversation, activity, usage = self._open.pop(connection)
         activity.conclude(conversation)
         software = self._software[connection] = _software(conversation)
-        owner = self._owner(conversation.client, conversation.client_id, software[0])
+        client_id, principal = conversation.client_id, conversation.principal
+        owner = self._owner(conversation.client, client_id, software[0], principal)
         if owner is not None:
             _list(activity.owners, owner)
         host = conversation.client.rpartition(":")[0]
-        self._parties[Party(owner, conversation.client_id, software, host)] += 1
+        self._parties[Party(owner, client_id, software, host, principal)] += 1
         self._usage.add(conversation, usage)
         self._activities.setdefault(software, Activity()).add(activity)
 
 
 def _order(party: Party) -> tuple[object, ...]:
-    return party.client_id is None, party.client_id or "", software_order(party.software), party.host
+    named = party.client_id is None, party.client_id or "", software_order(party.software)
+    return *named, party.host, party.principal or ""
 
 
 def _software(conversation: Conversation) -> Software:

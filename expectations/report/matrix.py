@@ -104,6 +104,8 @@ def facts_of(client: Client) -> Iterator[str]:
     """Yield the facts of a client software, one line each."""
     if client.owners:
         yield f"owners: {', '.join(map(printable, client.owners))}"
+    if client.principals:
+        yield f"principals: {', '.join(map(printable, client.principals))}"
     if client.client_ids:
         yield f"client IDs: {', '.join(map(printable, client.client_ids))}"
     if client.without_api_versions:

@@ -241,6 +241,7 @@ def _finding(finding: Finding, anchors: Anchors) -> str:
     software = _software(finding)
     entries = (
         ("connection", f"{finding.client} to {finding.listener}"),
+        ("principal", finding.principal or ""),
         ("owner", finding.owner or ""),
         ("expected", finding.expected),
         ("observed", finding.observed),

@@ -75,9 +75,14 @@ def finding_line(finding: Finding) -> Text:
     """Return one line: level, rule, connection and message."""
     line = _level(finding).append(f"{finding.rule:<31} ", "bold")
     owner = f" of {printable(finding.owner)}" if finding.owner else ""
-    line.append(f"{finding.client}{owner} → {finding.listener}  ", "dim")
+    line.append(f"{_user(finding)}{owner} → {finding.listener}  ", "dim")
     line.append(finding.message)
     return line
+
+
+def _user(finding: Finding) -> str:
+    """Return a client's address, and the name under which it logs in."""
+    return f"{finding.client} as {printable(finding.principal)}" if finding.principal else finding.client
 
 
 def counted(count: int, what: str) -> str:
@@ -179,7 +184,7 @@ def _row_style(row: Coverage) -> str:
 def _entry(finding: Finding, indent: int) -> Iterator[Text | Padding]:
     head = Text("  ").append(_level(finding)).append(f"{finding.rule:<31}", "bold")
     yield head.append(f" {times_seen(finding)}", "dim")
-    details = Text(f"{finding.client} → {finding.listener}{_place(finding)}\n", "dim")
+    details = Text(f"{_user(finding)} → {finding.listener}{_place(finding)}\n", "dim")
     details.append(f"{finding.message}\n", "default")
     values = (("expected", finding.expected), ("observed", finding.observed))
     if given := "; ".join(f"{name} {printable(value)}" for name, value in values if value):

@@ -63,6 +63,7 @@ _FINDING_COLUMNS: Final = (
     ("evidence", pa.string()),
     ("runbook", pa.string()),
     ("owner", pa.string()),
+    ("principal", pa.string()),
 )
 _RANGES: Final = pa.list_(
     pa.struct(
@@ -186,7 +187,7 @@ def _finding(finding: Finding) -> Row:
     values = {name: getattr(finding, name) for name, _ in _FINDING_COLUMNS}
     values.update({name: instant(values[name]) for name in _TIMES})
     values["suppressed"] = bool(finding.suppressed)
-    values["owner"] = finding.owner or None
+    values["owner"], values["principal"] = finding.owner or None, finding.principal or None
     for name in ("context", "evidence"):
         values[name] = msgspec.json.encode(values[name]).decode()
     return values

@@ -63,12 +63,21 @@ class CheckedCapture(NamedTuple):
     terms: Terms
     max_frame: int = MAX_FRAME
     key_logs: Sequence[Path] = ()
+    keeps_principals: bool = False
 
     def examine(self, through: Through = iter, archive: CaptureArchive | None = None) -> Examination:
         """Judge the capture, as the function `examine` does."""
-        paths, schemas, ports, terms, max_frame, key_logs = self
+        paths, schemas, ports, terms, max_frame, key_logs, keeps_principals = self
         return examine(
-            paths, schemas, ports, terms, max_frame, key_logs=key_logs, through=through, archive=archive
+            paths,
+            schemas,
+            ports,
+            terms,
+            max_frame,
+            key_logs=key_logs,
+            through=through,
+            archive=archive,
+            keeps_principals=keeps_principals,
         )
 
 

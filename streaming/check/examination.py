@@ -241,12 +241,14 @@ def examine(
     window: int = WINDOW,
     through: Through = iter,
     archive: CaptureArchive | None = None,
+    keeps_principals: bool = False,
 ) -> Examination:
     """Judge one capture: a file or pipe, plain or compressed, a folder of rotated files, or several of these.
 
     Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
     not a frame's. TLS is decrypted with the secrets of `key_logs` and of the capture itself. A file that ends
-    inside a packet is judged up to there. The results go to the `archive`, too. Raises UserError if a file
+    inside a packet is judged up to there. The results go to the `archive`, too, and
+    name the users of clients if it `keeps_principals`. Raises UserError if a file
     cannot be read, or the archive not be written.
     """
     key_log = read_key_logs(key_logs)
@@ -266,6 +268,7 @@ def examine(
         secret=secrets.token_bytes(),
         max_frame=max_frame,
         key_log=key_log,
+        keeps_principals=keeps_principals,
     )
     _, columnar = _columnar(schemas)
     packets = tally.noting(through(recording.batches()))

@@ -30,7 +30,7 @@ from streaming.user_error import UserError
 
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
-SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog", "owners")
+SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog", "owners", "keep")
 _MOST_SEVERE_FIRST = list(Level)
 
 
@@ -154,6 +154,7 @@ def check(arguments: argparse.Namespace) -> Checked:
         decisions.terms,
         configuration.max_request_bytes,
         key_logs_of(configuration),
+        keeps_principals=configuration.keeps_principals,
     )
     folder = getattr(arguments, "archive", None)
     archive = None

@@ -46,6 +46,7 @@ SETTINGS = (
     "block_milliseconds",
     "max_request_bytes",
     "tls_keylog",
+    "keep",
     "feeder_metrics_address",
     "schemas",
     "log_level",

@@ -49,5 +49,7 @@ def _show(owner: str | None, found: Iterable[tuple[Party, int]], console: Consol
     console.print(Text(printable(owner or NOBODY), "bold" if owner else "bold yellow"))
     for party, connections in found:
         named = printable(client_text(party.software, party.client_id))
-        console.print(Text(f"  {party.host}  {named}  {counted(connections, 'connection')}"), soft_wrap=True)
+        user = f"  as {printable(party.principal)}" if party.principal else ""
+        line = f"  {party.host}  {named}{user}  {counted(connections, 'connection')}"
+        console.print(Text(line), soft_wrap=True)
     console.print()

@@ -173,6 +173,7 @@ class Feeder:
             excludes_client=configuration.excludes_client,
             key_log=key_logs.key_log if key_logs else None,
             shown_client=self._shown_client,
+            keeps_principals=configuration.keeps_principals,
         )
         self._cutter = ColumnarCutter(self.schemas)
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)

@@ -34,7 +34,7 @@ from streaming.user_error import UserError
 _HOUR: Final = 3600 * 1_000_000_000
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
-_LISTS = frozenset({"interface", "ports", "spec", "tls_keylog"})
+_LISTS = frozenset({"interface", "keep", "ports", "spec", "tls_keylog"})
 Described = msgspec.Meta
 Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
@@ -241,6 +241,12 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             description="readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
         ),
     ] = []
+    keep: Annotated[
+        list[Literal["principal"]],
+        Described(
+            description="what else is kept: principal, the names under which clients log in, never a secret"
+        ),
+    ] = []
     identities: Annotated[
         Literal["plain", "keyed-hash"],
         Described(
@@ -274,6 +280,11 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         globs = [each.client_id for each in self.exclude if each.client_id]
         matches = re.compile("|".join(map(fnmatch.translate, globs))).match
         return (lambda client_id: matches(client_id) is not None) if globs else None
+
+    @property
+    def keeps_principals(self) -> bool:
+        """Whether the names under which clients log in are kept."""
+        return "principal" in self.keep
 
     def __post_init__(self) -> None:
         """Refuse names that are too long for records."""

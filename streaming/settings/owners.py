@@ -39,12 +39,13 @@ class Owner(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     client_id: str | None = None
     client_software_name: str | None = None
     client: str | None = None
+    principal: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a name that means something else, an entry without keys, and an invalid network."""
         if self.name in RESERVED or not self.name.isprintable():
             raise ValueError(f"no owner can be called {self.name!r}")
-        if self.client_id is self.client_software_name is self.client is None:
+        if self.client_id is self.client_software_name is self.client is self.principal is None:
             raise ValueError(
                 'an owner needs a key that matches clients; client_id = "*" is all that have one'
             )
@@ -68,8 +69,8 @@ class _Entry(NamedTuple):
     network: str | None
 
 
-_Shown = tuple[str | None, str | None, str]
-"""The texts of a client: its client ID, its software's name, and its address without a port."""
+_Shown = tuple[str | None, str | None, str, str | None]
+"""The texts of a client: its client ID, its software's name, its address without a port, its principal."""
 _Address = tuple[int, int]
 """The bits that addresses of its kind have, and those of the address as a number."""
 
@@ -123,12 +124,16 @@ class Owners:
     def __hash__(self) -> int:
         return hash(self._packed)
 
-    def of(self, host: str, client_id: str | None, software_name: str | None) -> str | None:
+    def of(
+        self, host: str, client_id: str | None, software_name: str | None, principal: str | None = None
+    ) -> str | None:
         """Return the owner of a client by its address without a port, None if it is nobody's."""
-        return self._remembered(host, client_id, software_name)
+        return self._remembered(host, client_id, software_name, principal)
 
-    def _of(self, host: str, client_id: str | None, software_name: str | None) -> str | None:
-        shown, address = (client_id, software_name, host), _address(host)
+    def _of(
+        self, host: str, client_id: str | None, software_name: str | None, principal: str | None
+    ) -> str | None:
+        shown, address = (client_id, software_name, host, principal), _address(host)
         return next(
             (
                 self._entries[number].name
@@ -174,12 +179,13 @@ def owners_of(entries: Iterable[Owner], pseudonyms: Pseudonyms | None = None) ->
 
 
 def _entry(owner: Owner, pseudonyms: Pseudonyms | None) -> _Entry:
-    client_id, client = owner.client_id, owner.client
+    client_id, client, principal = owner.client_id, owner.client, owner.principal
     if pseudonyms is None:
-        return _Entry(owner.name, (client_id, owner.client_software_name, None), client)
+        return _Entry(owner.name, (client_id, owner.client_software_name, None, principal), client)
     client_id = client_id and pseudonyms.text(whole("client_id", client_id, "*?["))
+    principal = principal and pseudonyms.text(whole("principal", principal, "*?["))
     host = client and pseudonyms.host(bracketed(whole("client", client, "/")))
-    return _Entry(owner.name, (client_id, owner.client_software_name, host), None)
+    return _Entry(owner.name, (client_id, owner.client_software_name, host, principal), None)
 
 
 def _divided(glob: str) -> tuple[str, str]:

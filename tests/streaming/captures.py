@@ -33,6 +33,9 @@ def packets_of(exchange: Exchange, tls: TlsWriter | None = None) -> list[Packet]
             case Kind.CLOSED:
                 packets += connection.finished(record.captured_at, Direction.TO_BROKER)
                 packets += connection.finished(record.captured_at, Direction.TO_CLIENT)
+            case Kind.PRINCIPAL:
+                # It is in the request before.
+                continue
             case Kind.GAP:
                 connection.sent(record.captured_at, record.direction, bytes(record.true_length))
             case _:

@@ -81,6 +81,7 @@ class ColumnarTracker:
         excludes_client: ExcludesClient | None = None,
         key_log: KeyLog | None = None,
         shown_client: ShownClient = as_it_is,
+        keeps_principals: bool = False,
     ) -> None:
         """Watch `ports`, or every port if there are none. The other arguments are those of `Tracker`.
 
@@ -108,6 +109,7 @@ class ColumnarTracker:
             key_log=key_log,
             shown_client=shown_client,
             before_remembering=self._remember_ended,
+            keeps_principals=keeps_principals,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))

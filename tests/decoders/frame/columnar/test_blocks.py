@@ -163,7 +163,7 @@ def test_the_page_about_the_topic_describes_every_column_and_number() -> None:
     page = Path("docs/frames-topic.md").read_text()
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row[0])} == set(COLUMNS)
-    told = {row[0].strip("| `"): dict(re.findall(r"(\d) ([a-zA-Z ]+)", row[2])) for row in rows}
+    told = {row[0].strip("| `"): dict(re.findall(r"(\d+) ([a-zA-Z ]+)", row[2])) for row in rows}
     for name, numbers in (
         ("kind", Kind),
         ("direction", Direction),

@@ -18,6 +18,7 @@ from decoders.wire.decryption import Decryption
 from decoders.wire.framing import Assembly, AssemblySnapshot, Framer, FramerState
 from decoders.wire.kafka_layer import KafkaLayer, Opacity
 from decoders.wire.pairing import LatestApiVersions, RequestsInFlight
+from decoders.wire.principal import PrincipalReader
 from decoders.wire.record_stream import RecordStream
 from decoders.wire.recorder import FrameRecorder
 from decoders.wire.stream import Chunk, Stream
@@ -41,7 +42,16 @@ PERMANENT = {
     },
     Transport: {"_is_proven", "_ledger", "_wait", "closing_sides"},
     ClosingSides: {"_closed_at"},
-    KafkaLayer: {"_detector", "_ledger", "_recorder", "_framers", "_frame_recorder", "_opacity"},
+    KafkaLayer: {
+        "_detector",
+        "_ledger",
+        "_recorder",
+        "_principal_reader",
+        "_framers",
+        "_frame_recorder",
+        "_opacity",
+    },
+    PrincipalReader: {"_schemas"},
     FrameRecorder: {"_detector", "_recorder", "in_flight", "api_versions"},
     LatestApiVersions: {"_in_flight", "_acknowledged_by"},
     Opacity: {
@@ -84,6 +94,7 @@ EMPTY = {
     Transport: {"ending", "_early", "_reset", "_syn_data"},
     ClosingSides: {"_notified_by"},
     KafkaLayer: set[str](),
+    PrincipalReader: {"_mechanism"},
     FrameRecorder: {"expects_tokens"},
     LatestApiVersions: set[str](),
     Opacity: {"awaits_client", "is_excluded"},
@@ -102,6 +113,7 @@ COPIED = {
     Transport: {"streams", "_awaits_syn"},
     ClosingSides: {"closers"},
     KafkaLayer: set[str](),
+    PrincipalReader: set[str](),
     FrameRecorder: set[str](),
     LatestApiVersions: {"response"},
     Opacity: {"is_kafka"},
@@ -126,7 +138,7 @@ def ordinary_connections() -> list[Connection]:
             key_log = KeyLog() if suite else None
             if key_log is not None:
                 key_log.add(writer.key_log)
-            tracker = Tracker(SCHEMAS, ports={9092}, run=7, key_log=key_log)
+            tracker = Tracker(SCHEMAS, ports={9092}, run=7, key_log=key_log, keeps_principals=True)
             for packet in packets[:count]:
                 tracker.feed(packet)
             found += [connection for connection in tracker.connections if connection.can_be_offloaded]
@@ -149,6 +161,7 @@ def parts(connection: Connection) -> list[Any]:
     return [
         connection,
         kafka,
+        kafka._principal_reader,
         kafka._opacity,
         frame_recorder,
         frame_recorder.in_flight,

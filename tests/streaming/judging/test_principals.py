@@ -1,0 +1,120 @@
+"""The principal of a connection is known from its login on, and is no fact that the automaton learns."""
+
+from __future__ import annotations
+
+import pytest
+
+from expectations.conversation.pseudonyms import Pseudonyms
+from expectations.judging import automaton
+from tests.exchange import SOFTWARE, Exchange
+from tests.streaming.judging.stepping import Pair, Stores
+from tests.streaming.judging.test_automaton_steps import of_exchange
+
+NAMELESS = SOFTWARE | {"clientSoftwareName": "a b"}
+MALFORMED = "kip511/software-name-malformed"
+
+
+@pytest.fixture(autouse=True)
+def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(automaton, "LEARNT_AT", 1)
+    monkeypatch.setattr(automaton, "CREDIT", 1 << 20)
+
+
+def logged_in(name: str, error_code: int = 0, *, offends: bool = False, number: int = 0) -> Exchange:
+    """A client that asks for the versions, logs in, and fetches."""
+    exchange = Exchange(client=f"10.0.{number >> 8}.{number & 255}:40000")
+    if offends:
+        exchange.respond(exchange.request("ApiVersions", 4, NAMELESS, client_id="app"))
+    else:
+        exchange.negotiate(client_id="app")
+    exchange.log_in(name, error_code, client_id="app")
+    if not error_code:
+        exchange.respond(exchange.request("Fetch", 12, client_id="app"), {})
+    return exchange
+
+
+def principal_of(exchange: Exchange, size: int) -> str | None:
+    """The principal of the finding that the client makes before it logs in."""
+    (finding,) = [each for each in exchange.judge(size).findings if each.rule == MALFORMED]
+    assert finding.occurrences == 1
+    return finding.principal or None
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+@pytest.mark.parametrize(("error_code", "principal"), [(0, "alice"), (58, None)])
+def test_a_finding_has_the_principal_that_logs_in_later_unless_it_is_refused(
+    size: int, error_code: int, principal: str | None
+) -> None:
+    still_open, closed = (logged_in("alice", error_code, offends=True) for _ in range(2))
+    closed.close()
+    assert [principal_of(exchange, size) for exchange in (still_open, closed)] == [principal] * 2
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_name_counts_only_once_the_broker_serves_its_client(size: int) -> None:
+    """A client may begin a login by SCRAM under any name: the broker responds with a challenge."""
+    exchange = Exchange()
+    exchange.respond(exchange.request("ApiVersions", 4, NAMELESS, client_id="app"))
+    exchange.log_in("alice", client_id="app")
+    exchange.respond(exchange.request("ApiVersions", 4, NAMELESS, client_id="app"))
+    exchange.close()
+    (finding,) = [each for each in exchange.judge(size).findings if each.rule == MALFORMED]
+    assert not finding.principal
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_client_that_claims_another_name_keeps_its_own_until_it_is_served(size: int) -> None:
+    exchange = logged_in("alice", offends=True)
+    exchange.log_in("bob", client_id="app")
+    assert principal_of(exchange, size) == "alice"
+    served = logged_in("alice", offends=True)
+    served.log_in("bob", client_id="app")
+    served.respond(served.request("Fetch", 12, client_id="app"), {})
+    assert principal_of(served, size) == "bob"
+    refused = logged_in("alice", offends=True)
+    refused.log_in("bob", 58, client_id="app")
+    assert principal_of(refused, size) is None
+
+
+def test_a_finding_is_published_once_more_when_its_principal_is_known() -> None:
+    pair, stores = Pair(), Stores()
+    reports = [pair.step(stores, *parts) for parts in of_exchange(logged_in("alice", offends=True), 1)]
+    reports += [pair.tick(stores), pair.tick(stores)]
+    published = [
+        finding.principal or None
+        for report in reports
+        for finding in report.findings
+        if finding.rule == MALFORMED
+    ]
+    assert published == [None, "alice"]
+
+
+@pytest.mark.parametrize("name", ["alice", "app", "a" * 1_000])
+def test_the_automaton_comes_to_what_the_judge_does(name: str) -> None:
+    pair = Pair()
+    for size in (1, 100):
+        for offends in (False, True):
+            exchange = logged_in(name, offends=offends)
+            exchange.close()
+            pair.compare_in_turns([*of_exchange(exchange, size)])
+            pair.compare_in_turns([*of_exchange(logged_in(name, 58, offends=offends), size)])
+
+
+def test_a_hundred_principals_teach_the_automaton_nothing_after_the_first() -> None:
+    pair, learnt = Pair(), list[tuple[int, int, int]]()
+    for number in range(100):
+        stores, judged = Stores(), pair.judge.judged
+        for parts in of_exchange(logged_in(f"user-{number}", number=number), 100):
+            pair.walk(stores.walked.load(), *parts)
+        learnt.append((len(pair.automaton.facts), len(pair.automaton.templates), len(pair.automaton.yields)))
+    assert learnt[0] == learnt[-1]
+    assert pair.judge.judged == judged == 0
+
+
+def test_a_pseudonym_stands_for_the_principal_before_anything_is_judged() -> None:
+    pseudonyms = Pseudonyms(bytes(32))
+    exchange = logged_in("alice", offends=True)
+    (window,) = pseudonyms.windows(exchange.windows())
+    named = [str(window.statements[number]) for number in window.numbers]
+    assert not any("alice" in each for each in named)
+    assert any(pseudonyms.text("alice") in each for each in named)
