@@ -121,7 +121,9 @@ CAPTURING = Source(f"count({_CAPTURED})", f"{MILLISECONDS} * max({_SCRAPED}) unl
 """The feeders, which deliver while one of them is scraped."""
 _SEES = f"({_JUDGES} and on () {total(grown(select(metrics.FRAMES, JOB), NOW))} > 0)"
 _SEEN = select(f"{metrics.DETECTION_DELAY.name}_count", JOB)
-_LATEST_SEEN = f"max(max_over_time(timestamp(increase({_SEEN}[2m]) > 0)[1d:{STEP}]))"
+_GREW = f"timestamp(increase({_SEEN}[2m]) > 0)"
+_LATEST_SEEN = f"max(max_over_time({_GREW}[1d:{STEP}])) - {seconds_of(STEP)}"
+"""To the minute: growth is seen for up to two minutes after it."""
 SEEING = Source(_SEES, f"{MILLISECONDS} * ({_LATEST_SEEN} or {_LATEST_BATCH}) unless on () {_SEES}")
 """The query, which delivers what holds now while frames come: without a feeder its batches are empty."""
 SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
