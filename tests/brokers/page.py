@@ -104,9 +104,10 @@ At a broker that meets every duty and has KIP-1313, a probe with `--writes`, one
 and `kipwatch record --provoke all` let {decided} of the {len(RULES)} rules decide something. The other
 {len(ONLY_AT_FAULT)} judge nothing but refusals that such a broker never gives:
 {" and ".join(map(rule_link, ONLY_AT_FAULT))}.
-The probe asks what a broker with the fault refuses, so there they decide. At released Kafka, which has no
-request header v3, the rules about it have nothing to judge. `kipwatch check --coverage` names the rules that
-decided nothing on a capture, and what each needs.
+The probe asks what a broker with the fault refuses, so there they decide. At one Kafka 4.4.0 without a login,
+with its Java client alone, 52 decided. The others need request header v3, which no release has (16),
+telemetry (3), a login (2), a second broker, a member on two connections, or the two faults.
+`kipwatch check --coverage` names the rules that decided nothing on a capture, and what each needs.
 """
 
 
