@@ -52,7 +52,8 @@ SCRAM = "SCRAM-SHA-256"
 class StageBroker(EmbeddedBroker):
     """A broker with three listeners more: SECURED asks for SASL, ENCRYPTED speaks TLS, and there is LIFTED.
 
-    Of each it tells clients another port, for a relay to stand there. ENCRYPTED has the `certificate`.
+    Of each it tells clients another port, for a relay to stand there. ENCRYPTED has the `certificate`. The
+    log of requests has those of SECURED, too.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,6 +68,8 @@ class StageBroker(EmbeddedBroker):
         super()._write_settings()
         with self._folder.properties.open("a") as properties:
             properties.write(self._listeners())
+        logging = self._folder.logging
+        logging.write_text(logging.read_text().replace('"WATCHED"', '"(?:WATCHED|SECURED)"'))
 
     def _listeners(self) -> str:
         ports, security = self.ports, "org.apache.kafka.common.security"
@@ -151,13 +154,16 @@ class Stage:
         while time.monotonic() < deadline and not _have_ended(packets):
             time.sleep(0.005)
 
-    def examine(self, *watches: Watch, readings: tuple[str, ...] = ()) -> Examination:
+    def examine(
+        self, *watches: Watch, readings: tuple[str, ...] = (), keeps_principals: bool = False
+    ) -> Examination:
         """Judge what was recorded, all of it as one capture."""
         capture = self.folder / "scenario.pcap"
         packets = [packet for watch in watches for packet in watch.packets]
         write_packets(capture, sorted(packets, key=lambda packet: packet.captured_at))
         ports = [watch.address[1] for watch in watches]
-        return examine(capture, default_schemas(), ports, Terms(rules_read_as(read_choices(readings))))
+        terms = Terms(rules_read_as(read_choices(readings)))
+        return examine(capture, default_schemas(), ports, terms, keeps_principals=keeps_principals)
 
 
 def _have_ended(packets: list[Packet]) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from decoders.protocol import API_VERSIONS
 from expectations.rules.base.rule import Role
 from streaming.broker.ports import HOST
 from streaming.probe.requests import TOPIC, negotiate
@@ -30,6 +31,7 @@ from tests.scenarios.stage import (
     furnish,
     raised_stage,
 )
+from tests.streaming.broker.request_log import read_request_log
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
 
@@ -37,6 +39,8 @@ CLIENTS = ["librdkafka", "Java"]
 OLDER = "3.9.1"
 ROUNDS = 2
 """Tokens that a client sends with SCRAM: its nonce, then its proof."""
+PATIENCE = 60.0
+"""Seconds that the broker may take to write its log."""
 MISCONFIGURED = 4.0
 """Seconds for which a client with wrong settings connects again and again."""
 PATIENT = ["max.block.ms=20000"]
@@ -98,6 +102,41 @@ def test_scram_takes_rounds_and_breaks_nothing(stage: Stage, client: str) -> Non
     assert examination.undecodable == {}
     (_, connections), (_, tokens) = (asked(examination, api) for api in ("SaslHandshake", "SaslAuthenticate"))
     assert tokens == ROUNDS * connections > 0
+
+
+@pytest.mark.parametrize(
+    ("client", "mechanism"), [("librdkafka", "PLAIN"), ("librdkafka", SCRAM), ("Java", SCRAM)]
+)
+def test_the_principal_of_each_connection_is_that_of_the_brokers_log(
+    stage: Stage, client: str, mechanism: str
+) -> None:
+    told, before = stage.broker.secured_told, principals(stage)
+    with stage.watch((HOST, stage.broker.secured_port), port=told) as watch:
+        if client == "Java":
+            run_new_clients(told, mechanism=mechanism)
+        else:
+            produce(told, LOGIN | {"sasl.mechanism": mechanism})
+    parties = stage.examine(watch, keeps_principals=True).parties
+    named = sum(connections for party, connections in parties if party.principal == USER)
+    deadline = time.monotonic() + PATIENCE
+    while (
+        len(logged := {name: user for name, user in principals(stage).items() if name not in before}) < named
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert set(logged.values()) == {f"User:{USER}"}
+    assert len(logged) == named > 0
+    assert not any(party.principal for party, _ in stage.examine(watch).parties)
+
+
+def principals(stage: Stage) -> dict[str, str]:
+    """The principal of each connection that the broker has served behind a login, but for ApiVersions."""
+    served = (
+        each
+        for each in read_request_log(stage.broker.request_log)
+        if each.listener == "SECURED" and each.api_key != API_VERSIONS
+    )
+    return {each.connection: each.principal for each in served}
 
 
 def connect_in_vain(

@@ -29,6 +29,8 @@ class LoggedRequest:
     request: dict[str, Any] | None = field(default=None, compare=False)
     response: dict[str, Any] | None = field(default=None, compare=False)
     """The bodies as Kafka prints them; a request that wants no response has none."""
+    principal: str = field(default="", compare=False)
+    """Its type and name, such as `User:alice`."""
 
     @property
     def client(self) -> str:
@@ -47,6 +49,7 @@ class _Line(msgspec.Struct, rename="camel"):
     request_header: _Header
     connection: str
     listener: str
+    principal: str = ""
     request: dict[str, Any] | None = None
     response: dict[str, Any] | str | None = None
 
@@ -76,4 +79,5 @@ def logged_request(line: str) -> LoggedRequest:
         entry.request,
         # Kafka 3.9 logs "" for none.
         None if isinstance(entry.response, str) else entry.response,
+        entry.principal,
     )
