@@ -42,7 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="end the clients after so many seconds, even if they are not done",
     )
     parser.add_argument(
-        "--keep", action="store_true", help="leave everything running until Ctrl-C, as --observe does"
+        "--keep",
+        dest="stays",
+        action="store_true",
+        help="leave everything running until Ctrl-C, as --observe does",
     )
     parser.add_argument(
         "--relay", action="store_true", help="record by relays even if capturing is permitted"
@@ -90,7 +93,7 @@ def _run_in(
     if arguments.tls and not captured:
         raise UserError("--tls needs a capture: run it as root or with CAP_NET_RAW, and without --relay")
     screen = Screen(Console(highlight=False))
-    keep = arguments.keep or arguments.observe
+    keep = arguments.stays or arguments.observe
     try:
         with (
             observed(arguments.observe, configuration) as observers,
