@@ -42,8 +42,12 @@ class Exchange(WrittenExchange):
         handshake = self.request("SaslHandshake", 1, {"mechanism": "PLAIN"}, **how)
         self.respond(handshake, {"mechanisms": ["PLAIN"]})
         login = self.request("SaslAuthenticate", 2, {"authBytes": token}, **how)
-        self._add(Kind.PRINCIPAL, frame=name.encode(), direction=Direction.TO_BROKER, true_length=0)
+        self.show_name(name)
         self.respond(login, {"errorCode": error_code})
+
+    def show_name(self, name: str) -> None:
+        """Show a name under which the client logs in."""
+        self._add(Kind.PRINCIPAL, frame=name.encode(), direction=Direction.TO_BROKER, true_length=0)
 
     def windows(self, size: int = 10_000, said: Said | None = None) -> list[Window]:
         """Observe and fold the records in windows of a size; `said` is remembered from one to the next."""

@@ -1,4 +1,4 @@
-"""Handshake messages, as far as decryption depends on them: hellos, KeyUpdate, NewSessionTicket of TLS 1.2.
+"""Handshake messages: hellos, KeyUpdate, NewSessionTicket of TLS 1.2, and the client's certificate.
 
 Format: RFC 8446 section 4 and RFC 5246 section 7.4. A message is a type, a length of three bytes and a body.
 Several messages may share a record, and a message may continue in the next record.
@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import warnings
 from typing import Final, NamedTuple
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.x509 import InvalidVersion, load_der_x509_certificate
+
 MAX_MESSAGE: Final = 1 << 16
-"""Bytes of the longest message that is assembled. Longer ones are certificates, which are not needed."""
+"""Bytes of the longest message that is assembled. Longer ones are chains of certificates."""
 RANDOM_SIZE: Final = 32
 TLS_1_2: Final = 0x0303
 TLS_1_3: Final = 0x0304
@@ -26,6 +30,8 @@ class HandshakeType(enum.IntEnum):
     CLIENT_HELLO = 1
     SERVER_HELLO = 2
     NEW_SESSION_TICKET = 4
+    CERTIFICATE = 11
+    FINISHED = 20
     KEY_UPDATE = 24
 
 
@@ -123,6 +129,26 @@ def read_new_session_ticket(body: bytes) -> bytes:
     return fields.vector(2)
 
 
+def read_subject(body: bytes, version: int) -> str:
+    """Return the subject of the sender's certificate, as RFC 4514 and Java write it, empty if it has none.
+
+    Raises HandshakeError for a Certificate message that cannot be read.
+    """
+    fields = _Fields(body)
+    if version == TLS_1_3:
+        fields.vector(1)  # the context of the request
+    chain = _Fields(fields.vector(3))
+    if chain.is_at_end:
+        return ""
+    certificate = chain.vector(3)
+    try:
+        # Of a certificate that breaks RFC 5280 a name may be read all the same, with a warning.
+        with warnings.catch_warnings(action="ignore"):
+            return load_der_x509_certificate(certificate).subject.rfc4514_string()
+    except (ValueError, TypeError, InvalidVersion, UnsupportedAlgorithm) as error:
+        raise HandshakeError("a certificate that cannot be read") from error
+
+
 class _Fields:
     """Reads the fields of a message in their order."""
 
@@ -143,12 +169,17 @@ class _Fields:
         """Take a vector that follows its length."""
         return self.take(self.number(length_size))
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether nothing is left."""
+        return self._at == len(self._data)
+
     def extensions(self) -> dict[int, bytes]:
         """Take the extensions; a message of TLS 1.2 may have none."""
-        if self._at == len(self._data):
+        if self.is_at_end:
             return {}
         block, found = _Fields(self.vector(2)), {}
-        while block._at < len(block._data):
+        while not block.is_at_end:
             kind = block.number(2)
             found[kind] = block.vector(2)
         return found

@@ -24,8 +24,11 @@ _SESSION = "RSA Session-ID:"
 _RANDOM_SIZE, _LONGEST_SESSION_ID, _MASTER_SECRET_SIZE = 32, 32, 48
 _TLS_13_SIZES = frozenset({32, 48})
 """Bytes of a secret: those of the hash, SHA-256 or SHA-384."""
+CLIENT_HANDSHAKE: Final = "CLIENT_HANDSHAKE_TRAFFIC_SECRET"
+"""The label of the secret that protects the client's certificate in TLS 1.3."""
 _SIZES: Final = {
     MASTER_SECRET: frozenset({_MASTER_SECRET_SIZE}),
+    CLIENT_HANDSHAKE: _TLS_13_SIZES,
     "CLIENT_TRAFFIC_SECRET_0": _TLS_13_SIZES,
     "SERVER_TRAFFIC_SECRET_0": _TLS_13_SIZES,
 }
@@ -34,7 +37,6 @@ LABELS: Final = frozenset(_SIZES)
 _NOT_KEPT = frozenset(
     {
         "CLIENT_EARLY_TRAFFIC_SECRET",
-        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
         "SERVER_HANDSHAKE_TRAFFIC_SECRET",
         "EXPORTER_SECRET",
         "EARLY_EXPORTER_SECRET",

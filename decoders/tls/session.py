@@ -25,6 +25,9 @@ A key log has secrets for each connection, even if it resumes a session, with on
 those of TLS 1.2 once per session ID. A client that resumes such a session by a ticket sends another ID, so
 the session remembers which ticket belongs to which ID. Early data (RFC 8446 section 2.3), which no Kafka
 client sends, is not decrypted.
+
+A session that `keeps_subject` also reads the client's certificate: in TLS 1.2 it precedes the client's
+ChangeCipherSpec, in TLS 1.3 a secret of its own protects it, without which it is not seen.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ import enum
 from typing import Final, NamedTuple
 
 from decoders.tls.handshake import (
+    TLS_1_2,
     TLS_1_3,
     ClientHello,
     HandshakeError,
@@ -43,8 +47,9 @@ from decoders.tls.handshake import (
     read_client_hello,
     read_new_session_ticket,
     read_server_hello,
+    read_subject,
 )
-from decoders.tls.key_log import MASTER_SECRET, KeyLog
+from decoders.tls.key_log import CLIENT_HANDSHAKE, MASTER_SECRET, KeyLog
 from decoders.tls.outcome import TlsOutcome, UnreadableError
 from decoders.tls.protection import (
     CipherSuite,
@@ -200,7 +205,12 @@ _UNREAD: Final = Content(b"", 0, is_read=False)
 class Session:
     """Follows one connection from its first record. Holds its secrets until `close`."""
 
-    def __init__(self, key_log: KeyLog) -> None:
+    def __init__(self, key_log: KeyLog, *, keeps_subject: bool = False) -> None:
+        self.subject = ""
+        """The subject of the client's certificate, once it was shown and if it is kept."""
+        self._keeps_subject = keeps_subject
+        self._hidden: Receiver | None = None
+        """Opens the client's records of the handshake in TLS 1.3, as long as its certificate is awaited."""
         self._key_log = key_log
         self._searched: int | None = None
         """The version of the key log that had no secrets of the connection."""
@@ -273,7 +283,7 @@ class Session:
 
     def close(self) -> None:
         """Drop the secrets: no further record is read."""
-        self.receivers = None
+        self.receivers = self._hidden = None
         if self._client_hello is not None:
             self._key_log.forget(self._client_hello.random)
 
@@ -291,9 +301,35 @@ class Session:
     def _read_protected(self, side: Side, record: TlsRecord) -> Content:
         assert self.receivers is not None
         opened = self.receivers[side].read(record)
+        if opened is None and side is Side.CLIENT:
+            self._read_hidden(record)
         if opened is None:
             return _UNREAD if self._has_early_data(side) else NOTHING
         return _content_of(opened)
+
+    def _read_hidden(self, record: TlsRecord) -> None:
+        """Look for the client's certificate in a record of the handshake in TLS 1.3."""
+        hidden = self._hidden
+        opened = hidden.protection.open(record, hidden.number) if hidden else None
+        if hidden is None or opened is None or opened.content_type != ContentType.HANDSHAKE:
+            self._hidden = None
+            return
+        hidden.number += 1
+        try:
+            for message in self._messages.setdefault(Side.CLIENT, HandshakeMessages()).push(opened.data):
+                self._read_certificate(message)
+        except HandshakeError:
+            self._hidden = None
+        if self._hidden is None:
+            self._messages.pop(Side.CLIENT, None)
+
+    def _read_certificate(self, message: HandshakeMessage) -> None:
+        """Read the client's certificate, and stop looking for it behind the last message that may hold it."""
+        assert self._suite is not None
+        if message.type == HandshakeType.CERTIFICATE:
+            self.subject = read_subject(message.body, TLS_1_3 if self._suite.is_tls_1_3 else TLS_1_2)
+        if message.type in (HandshakeType.CERTIFICATE, HandshakeType.FINISHED):
+            self._hidden = None
 
     def _read_handshake(self, side: Side, fragment: bytes) -> None:
         messages = self._messages.get(side)
@@ -301,17 +337,20 @@ class Session:
             return
         try:
             for message in messages.push(fragment):
-                if side is Side.CLIENT and message.type == HandshakeType.CLIENT_HELLO:
-                    self._client_hello = read_client_hello(message.body)
-                    # A second one, after a HelloRetryRequest, has the same random.
-                    del self._messages[side]
-                    break
                 if side is Side.SERVER:
                     self._read_of_server(message)
+                elif self._client_hello is None and message.type == HandshakeType.CLIENT_HELLO:
+                    # A second one, after a HelloRetryRequest, has the same random.
+                    self._client_hello = read_client_hello(message.body)
+                elif self._suite is not None:
+                    self._read_certificate(message)
+                if side is Side.CLIENT and not self._keeps_subject and self._client_hello is not None:
+                    del self._messages[side]
+                    break
         except HandshakeError:
             if self._suite is None:
                 raise UnreadableError(TlsOutcome.NO_HANDSHAKE) from None
-            # A certificate that is too long. A ticket behind it is missed.
+            # A certificate that is too long, or no certificate. A ticket behind it is missed.
             self._messages.pop(side, None)
 
     def _read_of_server(self, message: HandshakeMessage) -> None:
@@ -357,6 +396,8 @@ class Session:
         if suite.is_tls_1_3:
             if not all(label in secrets for label in _TRAFFIC_SECRETS.values()):
                 return None
+            if self._keeps_subject and CLIENT_HANDSHAKE in secrets:
+                self._hidden = Receiver.of_secret(suite, secrets[CLIENT_HANDSHAKE])
             return {
                 side: Receiver.of_secret(suite, secrets[label]) for side, label in _TRAFFIC_SECRETS.items()
             }

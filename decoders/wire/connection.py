@@ -11,7 +11,14 @@ from typing import NamedTuple
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
 from decoders.wire.closing import Ends
-from decoders.wire.decryption import CloseNotify, Decrypted, Decryption, RecordsSnapshot, Unreadable
+from decoders.wire.decryption import (
+    CertificateSubject,
+    CloseNotify,
+    Decrypted,
+    Decryption,
+    RecordsSnapshot,
+    Unreadable,
+)
 from decoders.wire.eviction import Standing
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.kafka_layer import KafkaLayer, KafkaLayerSnapshot
@@ -72,7 +79,10 @@ class Connection:
         self.counted_held = 0
         self._recorder = Recorder(run, client, server)
         self._transport = Transport(self.ledger)
-        self.decryption = None if key_log is None else Decryption(key_log, self.ledger)
+        keeps_subject = detector.keeps_principals
+        self.decryption = (
+            None if key_log is None else Decryption(key_log, self.ledger, keeps_subject=keeps_subject)
+        )
         self._kafka = KafkaLayer(
             detector, self.ledger, self._recorder, self._acknowledged_by, decrypts=key_log is not None
         )
@@ -318,6 +328,8 @@ class Connection:
                 yield from self._kafka.abandon_encrypted(direction, beginning, captured_at, position)
             elif isinstance(event, CloseNotify):
                 self._transport.closing_sides.note_close_notify(direction, event.position)
+            elif isinstance(event, CertificateSubject):
+                yield from self._kafka.record_principal(*event)
             else:
                 yield from self._kafka.process(direction, event)
         if self.decryption is not None and (self.decryption.is_over or self._kafka.is_opaque):

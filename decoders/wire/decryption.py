@@ -57,7 +57,15 @@ class CloseNotify(NamedTuple):
     position: int
 
 
-Decrypted = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify
+class CertificateSubject(NamedTuple):
+    """The subject of the client's certificate, with the time and position of the packet that proves it."""
+
+    name: str
+    captured_at: int
+    position: int
+
+
+Decrypted = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify | CertificateSubject
 
 
 class RecordsSnapshot(NamedTuple):
@@ -78,8 +86,10 @@ class RecordsSnapshot(NamedTuple):
 class Decryption:
     """Decrypts one connection. `close` must be called once `is_over`."""
 
-    def __init__(self, key_log: KeyLog, ledger: Ledger) -> None:
+    def __init__(self, key_log: KeyLog, ledger: Ledger, *, keeps_subject: bool = False) -> None:
+        """The subject of the client's certificate is passed on if `keeps_subject`."""
         self.is_over = False
+        self._keeps_subject = keeps_subject
         self._key_log = key_log
         self._ledger = ledger
         self._session: Session | None = None
@@ -206,7 +216,8 @@ class Decryption:
         if is_client_hello is False:
             yield from self._pass_opening()
         elif is_client_hello:
-            self._session, self._beginning = Session(self._key_log), beginning[:PREFIX]
+            self._session = Session(self._key_log, keeps_subject=self._keeps_subject)
+            self._beginning = beginning[:PREFIX]
             opening, self._opening = self._opening, []
             self._held.extend((direction, chunk) for chunk in opening)
             yield from self._read_held()
@@ -295,6 +306,9 @@ class Decryption:
         if not self._is_read and self._session.is_read:
             self._is_read = True
             self._ledger.count_tls(TlsOutcome.READ)
+        if self._is_read and self._session.subject:
+            yield direction, CertificateSubject(self._session.subject, *self._latest[1:])
+            self._session.subject = ""
         overhead = record.end - record.offset - len(content.data)
         self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)
         stream = self._streams[direction]

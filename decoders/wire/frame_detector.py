@@ -52,7 +52,7 @@ class FrameDetector:
     ) -> None:
         """The names under which clients log in are read only if `keeps_principals`."""
         self.max_frame = max_frame
-        self._keeps_principals = keeps_principals
+        self.keeps_principals = keeps_principals
         self._schemas = schemas
         self._excludes_client = excludes_client
 
@@ -117,7 +117,7 @@ class FrameDetector:
 
     def principal_reader(self) -> PrincipalReader | None:
         """Return what reads the name of one connection's client, None if names are not kept."""
-        return PrincipalReader(self._schemas) if self._keeps_principals else None
+        return PrincipalReader(self._schemas) if self.keeps_principals else None
 
     @property
     def excludes_clients(self) -> bool:

@@ -46,6 +46,7 @@ from decoders.wire.framing import (
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import AcknowledgedBy, ApiVersionsResponse, RequestsInFlightSnapshot
+from decoders.wire.principal import is_name
 from decoders.wire.recorder import FrameRecorder, Recorder
 from decoders.wire.stream import Chunk, Gap, UnsizedGap
 
@@ -141,6 +142,13 @@ class KafkaLayer:
             framer.abandon(SkipReason.ENCRYPTED)
         self._opacity.note_encrypted(NoRequest(beginning, captured_at, position))
         yield from self._record_loss(direction, Loss(0, captured_at, position))
+
+    def record_principal(self, name: str, captured_at: int, position: int) -> Iterator[Record]:
+        """Yield the name under which the client logs in, if it is one."""
+        if is_name(name):
+            yield self._recorder.record(
+                Kind.PRINCIPAL, captured_at, position, direction=Direction.TO_BROKER, frame=name.encode()
+            )
 
     @property
     def is_opaque(self) -> bool:
@@ -244,23 +252,13 @@ class KafkaLayer:
         elif direction is Direction.TO_BROKER:
             record = self._frame_recorder.from_client(result)
             yield record
-            yield from self._record_principal(result, is_token=record.kind is Kind.SASL_TOKEN)
+            if (reader := self._principal_reader) is not None:
+                name = reader.name_in(result, is_token=record.kind is Kind.SASL_TOKEN)
+                yield from self.record_principal(name, result.captured_at, result.position)
             if record.kind is Kind.REQUEST and self._opacity.awaits_client:
                 yield from self._exclude_client(result)
         else:
             yield self._frame_recorder.from_broker(result)
-
-    def _record_principal(self, frame: Frame, *, is_token: bool) -> Iterator[Record]:
-        """Yield the name under which the client logs in, if this frame shows it and names are kept."""
-        reader = self._principal_reader
-        if reader is not None and (name := reader.name_in(frame, is_token=is_token)):
-            yield self._recorder.record(
-                Kind.PRINCIPAL,
-                frame.captured_at,
-                frame.position,
-                direction=Direction.TO_BROKER,
-                frame=name.encode(),
-            )
 
     def _exclude_client(self, request: Frame) -> Iterator[Record]:
         """Skip all further bytes if the first request with a client ID has one that is excluded."""

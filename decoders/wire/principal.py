@@ -88,10 +88,16 @@ def name_of(mechanism: str, token: bytes) -> str:
     read = _MECHANISMS.get(mechanism)
     try:
         name = read(token.decode()) if read else ""
-        is_sound = name.isprintable() and not name.isspace() and len(name.encode()) <= LONGEST_NAME
-    except UnicodeError:
+    except UnicodeDecodeError:
         return ""
-    return name if is_sound else ""
+    return name if is_name(name) else ""
+
+
+def is_name(name: str) -> bool:
+    """Whether a name is kept: it is printable, not blank, and not too long."""
+    if not name.isprintable() or name.isspace():
+        return False
+    return 0 < len(name.encode()) <= LONGEST_NAME
 
 
 class PrincipalReader:

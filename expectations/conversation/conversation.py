@@ -6,6 +6,7 @@ may have changed.
 
     observation        what it sets (+) and takes back (-)
     OPENED             + opened_at; beginning_seen and unbroken, or joined, requests_missed, responses_missed
+    SaslHandshake      - claimed_principal
     REQUEST            + first_request, first_identified, client_id, instance_id: the first of each
                        + software, layout, latest_handshake: the latest of each
     RESPONSE           + first_answer: that of the first, if nothing was lost before
@@ -273,6 +274,8 @@ class Conversation(msgspec.Struct, array_like=True):
             self.first_identified = _first(request)
         if request.api_key == SASL_HANDSHAKE:
             self.latest_handshake = request.last_sequence
+            # Whoever logs in is not known by a certificate.
+            self.claimed_principal = None
         self.uses_header_v3 = self.uses_header_v3 or request.uses_header_v3
         self.layout = request.layout or self.layout
         self.joins_classic_groups = self.joins_classic_groups or request.api_key == JOIN_GROUP
@@ -317,7 +320,7 @@ class Conversation(msgspec.Struct, array_like=True):
         if response.api_key == SASL_AUTHENTICATE and response.errors and not is_login:
             self.claimed_principal = self.principal = None
         if response.is_matched and response.api_key not in OPENING_APIS:
-            self.principal = self.claimed_principal
+            self.principal = self.claimed_principal or self.principal
         if response.is_matched and not self.admitted:
             self.admitted = is_login or response.api_key not in OPENING_APIS
         if response.is_matched and UNSUPPORTED_VERSION not in (response.errors or ()):

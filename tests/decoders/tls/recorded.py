@@ -182,9 +182,11 @@ class RecordedClient:
             self._socket.sendall(data)
 
 
-def decrypted(wire: Iterable[tuple[Side, bytes]], key_log: KeyLog) -> tuple[dict[Side, bytes], Session]:
+def decrypted(
+    wire: Iterable[tuple[Side, bytes]], key_log: KeyLog, *, keeps_subject: bool = False
+) -> tuple[dict[Side, bytes], Session]:
     """Decrypt what passed on the wire; all keys are known."""
-    session, readers = Session(key_log), {side: RecordReader() for side in Side}
+    session, readers = Session(key_log, keeps_subject=keeps_subject), {side: RecordReader() for side in Side}
     plain = dict.fromkeys(Side, b"")
     for side, data in wire:
         readers[side].push(data)

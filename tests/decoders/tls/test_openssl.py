@@ -5,9 +5,12 @@ from __future__ import annotations
 import ssl
 import subprocess
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from decoders.tls import handshake
+from decoders.tls.handshake import HandshakeError, read_subject
 from decoders.tls.outcome import TlsOutcome, UnreadableError
 from decoders.tls.session import Side
 from tests.decoders.tls.recorded import (
@@ -134,3 +137,62 @@ def _command(server: subprocess.Popen[bytes], line: bytes) -> None:
 def _say(server: subprocess.Popen[bytes], line: bytes, client: RecordedClient) -> None:
     _command(server, line)
     client.receive(len(line))
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_subject_of_a_clients_certificate_is_read_where_it_is_kept(
+    version: ssl.TLSVersion, is_kept: bool, pem: Path, tmp_path: Path
+) -> None:
+    recording = talk(mutual(version, pem, tmp_path / "keys"), tmp_path / "keys")
+    plain, session = decrypted(recording.wire, recording.keys(), keeps_subject=is_kept)
+    assert plain == recording.plain
+    assert session.subject == ("CN=localhost" if is_kept else "")
+
+
+def test_in_tls_1_3_the_secret_of_the_handshake_shows_it_and_nothing_else_misses_that(
+    pem: Path, tmp_path: Path
+) -> None:
+    recording = talk(mutual(TLS_1_3, pem, tmp_path / "keys"), tmp_path / "keys")
+    lines = recording.key_log.splitlines(keepends=True)
+    recording.key_log = "".join(line for line in lines if not line.startswith("CLIENT_HANDSHAKE"))
+    plain, session = decrypted(recording.wire, recording.keys(), keeps_subject=True)
+    assert (plain, session.subject) == (recording.plain, "")
+
+
+@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3])
+def test_a_client_without_a_certificate_has_no_subject(
+    version: ssl.TLSVersion, pem: Path, tmp_path: Path
+) -> None:
+    client, server = client_context(tmp_path / "keys", version), server_context(pem)
+    server.verify_mode = ssl.CERT_OPTIONAL
+    server.load_verify_locations(pem)
+    recording = talk(Peers(client, server), tmp_path / "keys")
+    plain, session = decrypted(recording.wire, recording.keys(), keeps_subject=True)
+    assert (plain, session.subject) == (recording.plain, "")
+
+
+def test_a_damaged_certificate_is_refused_and_nothing_else(pem: Path) -> None:
+    """Whoever connects may send one; what cannot be read names nobody."""
+    whole, random = ssl.PEM_cert_to_DER_cert(pem.with_name("certificate.pem").read_text()), Random(1)
+    read = 0
+    for _ in range(3_000):
+        damaged = bytearray(whole)
+        for _ in range(random.randint(1, 3)):
+            damaged[random.randrange(150)] = random.randrange(256)
+        entry = len(damaged).to_bytes(3) + damaged
+        try:
+            read_subject(len(entry).to_bytes(3) + entry, handshake.TLS_1_2)
+            read += 1
+        except HandshakeError:
+            pass
+    assert 0 < read < 3_000
+
+
+def mutual(version: ssl.TLSVersion, pem: Path, key_log: Path) -> Peers:
+    """Peers that both show a certificate."""
+    client, server = client_context(key_log, version), server_context(pem)
+    client.load_cert_chain(pem)
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_verify_locations(pem)
+    return Peers(client, server)

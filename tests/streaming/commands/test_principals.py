@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from decoders.tls.handshake import TLS_1_3
+from decoders.wire.synthesis import SyntheticConnection
+from tests.decoders.tls.recorded import certificate
+from tests.decoders.tls.test_openssl import mutual
 from tests.decoders.tls.writer import TlsWriter
+from tests.decoders.wire.conversation import CLIENT, SECOND, SERVER
+from tests.decoders.wire.encrypted import DIRECTIONS, SIDES
 from tests.exchange import SOFTWARE, Exchange
 from tests.streaming.captures import packets_of, write_packets
 from tests.streaming.commands.ran import Ran
@@ -75,6 +81,30 @@ def test_over_tls_the_name_is_read_with_a_key_log(kipwatch: Kipwatch, tmp_path: 
     log.write_text(writer.key_log)
     found = findings(kipwatch, *KEPT, "--tls-keylog", log, path)
     assert {each.get("principal") for each in found} == {NAME}
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_subject_of_a_clients_certificate_is_its_principal(
+    kipwatch: Kipwatch, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    """OpenSSL's records, in packets of ours."""
+    log, path = tmp_path / "keys.log", tmp_path / "mutual.pcap"
+    peers = mutual(version, certificate(tmp_path), log)
+    exchange = Exchange()
+    exchange.respond(exchange.request("ApiVersions", 4, SOFTWARE | {"clientSoftwareName": "a b"}))
+    exchange.respond(exchange.request("Metadata", 12))
+    for record in exchange.records:
+        if record.frame:
+            peers.send(SIDES[record.direction], len(record.frame).to_bytes(4) + record.frame)
+    connection = SyntheticConnection(CLIENT, SERVER)
+    packets = connection.opened(0)
+    for number, (side, data) in enumerate(peers.recording.wire, 1):
+        packets += connection.sent(number * SECOND, DIRECTIONS[side], data)
+    write_packets(path, packets)
+    named = {each.get("principal") for each in findings(kipwatch, *KEPT, "--tls-keylog", log, path)}
+    assert named == {"CN=localhost"}
+    plain = kipwatch("check", "--jsonl", "--tls-keylog", log, path).output
+    assert "a b" in plain and "localhost" not in plain
 
 
 @pytest.mark.parametrize("kept", [(), KEPT])

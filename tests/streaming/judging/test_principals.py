@@ -63,6 +63,20 @@ def test_a_name_counts_only_once_the_broker_serves_its_client(size: int) -> None
 
 
 @pytest.mark.parametrize("size", [1, 100])
+def test_a_certificate_names_nobody_who_logs_in_by_other_means(size: int) -> None:
+    """By Kerberos, whose tokens show no name."""
+    exchange = Exchange()
+    exchange.show_name("CN=alice")
+    exchange.respond(exchange.request("ApiVersions", 4, NAMELESS, client_id="app"))
+    exchange.respond(
+        exchange.request("SaslHandshake", 1, {"mechanism": "GSSAPI"}), {"mechanisms": ["GSSAPI"]}
+    )
+    exchange.respond(exchange.request("SaslAuthenticate", 2, {"authBytes": ""}))
+    exchange.respond(exchange.request("Fetch", 12, client_id="app"), {})
+    assert principal_of(exchange, size) is None
+
+
+@pytest.mark.parametrize("size", [1, 100])
 def test_a_client_that_claims_another_name_keeps_its_own_until_it_is_served(size: int) -> None:
     exchange = logged_in("alice", offends=True)
     exchange.log_in("bob", client_id="app")

@@ -76,6 +76,7 @@ PERMANENT = {
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
     Decryption: {
+        "_keeps_subject",
         "_key_log",
         "_ledger",
         "_session",
