@@ -29,7 +29,7 @@ _PROXY_HEADERS = frozenset({b"PROX", b"\r\n\r\n"})
 """The beginnings of both versions of the PROXY protocol, sections 2.1 and 2.2."""
 _TLS_HANDSHAKES = frozenset({b"\x16\x03\x00", b"\x16\x03\x01", b"\x16\x03\x02", b"\x16\x03\x03"})
 """A handshake record and its version (RFC 8446 section 5.1), before its length."""
-_TLS_ALERTS = frozenset({b"\x15\x03\x00\x00", b"\x15\x03\x01\x00", b"\x15\x03\x02\x00", b"\x15\x03\x03\x00"})
+_TLS_ALERTS = frozenset({0x15030000, 0x15030100, 0x15030200, 0x15030300})
 """An alert record, its version, and the first byte of its length, which is 2 (RFC 8446 section 6)."""
 _OUTERMOST = frozenset({-1, -(1 << 31), (1 << 31) - 1})
 """A missing or overflown length: -1 and 2 GiB."""
@@ -50,8 +50,11 @@ def protocol_of(beginning: bytes) -> OtherProtocol:
 
 
 def is_tls_alert(size: int) -> bool:
-    """Whether an unsigned number that was read as the length of a frame is how a TLS alert begins."""
-    return size.to_bytes(PREFIX) in _TLS_ALERTS
+    """Whether an unsigned number that was read as the length of a frame is how a TLS alert begins.
+
+    A block may claim more than 32 bits.
+    """
+    return size in _TLS_ALERTS
 
 
 def is_broken_length(size: int) -> bool:

@@ -11,11 +11,12 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Endpoint, Record
+from decoders.frame.record import Direction, Endpoint, Record
 from expectations.judging.terms import Terms
 from tests.decoders.frame.columnar.test_blocks import NAMES, RECORDS
 from tests.examples import examples
 from tests.exchange import ID_A, SECOND, SOFTWARE, Exchange
+from tests.expectations.conversation.columnar.test_windows import unheard
 from tests.streaming.query.stand_in import StandIn
 
 _ENDPOINTS: Final = st.sampled_from([Endpoint("10.0.0.1:40000"), Endpoint("[::1]:0")])
@@ -54,3 +55,14 @@ def test_the_query_goes_on(records: list[Record], size: int) -> None:
     for begin in range(0, len(records), size):
         query.process(records[begin : begin + size], size)
     query.settle()
+
+
+def test_an_answer_of_a_length_that_no_frame_can_have_ends_nothing() -> None:
+    """A tracker reads lengths of 32 bits, a block may claim more."""
+    exchange = Exchange()
+    exchange.request("Metadata", 12, client_id="app")
+    exchange.invalid_size(1 << 33, Direction.TO_CLIENT)
+    query = StandIn(Terms())
+    query.process(unheard(exchange.records), len(exchange.records))
+    query.settle()
+    assert query.checks["wire/frame-size-invalid", "violates"] == 1
