@@ -11,9 +11,6 @@ import hashlib
 import warnings
 from typing import Final, NamedTuple
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.x509 import InvalidVersion, load_der_x509_certificate
-
 MAX_MESSAGE: Final = 1 << 16
 """Bytes of the longest message that is assembled. Longer ones are chains of certificates."""
 RANDOM_SIZE: Final = 32
@@ -129,13 +126,17 @@ def read_new_session_ticket(body: bytes) -> bytes:
     return fields.vector(2)
 
 
-def read_subject(body: bytes, version: int) -> str:
+def read_subject(body: bytes, *, has_context: bool) -> str:
     """Return the subject of the sender's certificate, as RFC 4514 and Java write it, empty if it has none.
 
-    Raises HandshakeError for a Certificate message that cannot be read.
+    The message of TLS 1.3 `has_context`. Raises HandshakeError for one that cannot be read.
     """
+    # Only who keeps principals needs it, and it takes a twentieth of a second to import.
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.x509 import InvalidVersion, load_der_x509_certificate  # noqa: PLC0415
+
     fields = _Fields(body)
-    if version == TLS_1_3:
+    if has_context:
         fields.vector(1)  # the context of the request
     chain = _Fields(fields.vector(3))
     if chain.is_at_end:

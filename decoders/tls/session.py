@@ -36,7 +36,6 @@ import enum
 from typing import Final, NamedTuple
 
 from decoders.tls.handshake import (
-    TLS_1_2,
     TLS_1_3,
     ClientHello,
     HandshakeError,
@@ -327,7 +326,7 @@ class Session:
         """Read the client's certificate, and stop looking for it behind the last message that may hold it."""
         assert self._suite is not None
         if message.type == HandshakeType.CERTIFICATE:
-            self.subject = read_subject(message.body, TLS_1_3 if self._suite.is_tls_1_3 else TLS_1_2)
+            self.subject = read_subject(message.body, has_context=self._suite.is_tls_1_3)
         if message.type in (HandshakeType.CERTIFICATE, HandshakeType.FINISHED):
             self._hidden = None
 

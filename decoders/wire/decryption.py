@@ -29,6 +29,7 @@ from decoders.tls.records import BrokenRecordError, TlsRecord, begins_with_clien
 from decoders.tls.session import Content, Receiver, Session, Side
 from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import Ledger, SkipReason
+from decoders.wire.principal import is_name
 from decoders.wire.record_stream import RecordStream
 from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
@@ -307,7 +308,8 @@ class Decryption:
             self._is_read = True
             self._ledger.count_tls(TlsOutcome.READ)
         if self._is_read and self._session.subject:
-            yield direction, CertificateSubject(self._session.subject, *self._latest[1:])
+            if is_name(self._session.subject):
+                yield direction, CertificateSubject(self._session.subject, *self._latest[1:])
             self._session.subject = ""
         overhead = record.end - record.offset - len(content.data)
         self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)

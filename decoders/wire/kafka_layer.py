@@ -46,7 +46,6 @@ from decoders.wire.framing import (
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import AcknowledgedBy, ApiVersionsResponse, RequestsInFlightSnapshot
-from decoders.wire.principal import is_name
 from decoders.wire.recorder import FrameRecorder, Recorder
 from decoders.wire.stream import Chunk, Gap, UnsizedGap
 
@@ -144,8 +143,8 @@ class KafkaLayer:
         yield from self._record_loss(direction, Loss(0, captured_at, position))
 
     def record_principal(self, name: str, captured_at: int, position: int) -> Iterator[Record]:
-        """Yield the name under which the client logs in, if it is one."""
-        if is_name(name):
+        """Yield the name under which the client logs in, nothing if it is empty."""
+        if name:
             yield self._recorder.record(
                 Kind.PRINCIPAL, captured_at, position, direction=Direction.TO_BROKER, frame=name.encode()
             )
@@ -171,11 +170,11 @@ class KafkaLayer:
         if self._awaits_first_request:
             return states <= _BEGINNING and not self._opacity.awaits_client and not self.held
         awaits_client = self._opacity.awaits_client and states == {FramerState.SYNCHRONISED}
-        in_flight = self._frame_recorder.in_flight
+        can_be_offloaded = self._frame_recorder.in_flight.can_be_offloaded
         awaits_name = self._principal_reader is not None and self._principal_reader.awaits_token
         waits = self._frame_recorder.expects_tokens or awaits_name or awaits_client
-        waits = waits or not in_flight.can_be_offloaded
-        return len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY and not waits
+        is_ordinary = len(self._framers) == len(_DIRECTIONS) and states in _ORDINARY
+        return is_ordinary and can_be_offloaded and not waits
 
     def snapshot(self) -> KafkaLayerSnapshot:
         """Return the state of a layer that can be offloaded."""

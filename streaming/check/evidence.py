@@ -133,7 +133,7 @@ def _is_written(
     everyone = len(companions)
     return any(
         _write(folder, capture, finding, _chosen(kept, companions[:count]))
-        for count in dict.fromkeys((*(min(each, everyone) for each in NEAREST), everyone))
+        for count in (*(each for each in NEAREST if each < everyone), everyone)
     )
 
 

@@ -247,9 +247,9 @@ def examine(
 
     Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
     not a frame's. TLS is decrypted with the secrets of `key_logs` and of the capture itself. A file that ends
-    inside a packet is judged up to there. The results go to the `archive`, too, and
-    name the users of clients if it `keeps_principals`. Raises UserError if a file
-    cannot be read, or the archive not be written.
+    inside a packet is judged up to there. Findings have the names under which clients log in if it
+    `keeps_principals`. The results go to the `archive`, too. Raises UserError if a file cannot be read, or
+    the archive not be written.
     """
     key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()
