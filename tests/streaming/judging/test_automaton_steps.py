@@ -354,6 +354,13 @@ def joined_midway() -> Exchange:
     return exchange
 
 
+def told_twice() -> Exchange:
+    exchange = joining()
+    exchange.wait(60.0)
+    exchange.negotiate(client_id="app")
+    return exchange
+
+
 UNUSUAL: dict[str, tuple[Callable[[], Exchange], bool]] = {
     "a finding": (offending, True),
     "a heartbeat in flight": (without_answer, False),
@@ -366,6 +373,7 @@ UNUSUAL: dict[str, tuple[Callable[[], Exchange], bool]] = {
     "another client ID": (twice_as_other_client, False),
     "two members": (of_two_members, True),
     "midway": (joined_midway, False),
+    "the same ranges twice": (told_twice, False),
 }
 """Each with whether the judge must see it, however often it comes: for a finding, or a second member."""
 
