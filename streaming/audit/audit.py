@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, timedelta
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -41,6 +40,7 @@ from expectations.suites.suite import Suite, SuiteError, SuiteResult, validate
 from streaming.archive.batch_files import missing_siblings, readable
 from streaming.archive.tables import TABLES, VERSION, VERSION_KEY, ArchivedBatch, ArchiveTable, instant
 from streaming.audit.frames_topic import TopicSlice, latest_slice
+from streaming.audit.live_validation import drawn
 from streaming.judging.report import TENTH, Report
 from streaming.settings.kafka_client import Setting
 from streaming.user_error import UserError
@@ -296,9 +296,8 @@ def _of_one_batch(suite: Suite) -> Suite:
 
 
 def _sampled_rows(table: ArchiveTable, batch: ArchivedBatch, fates: Mapping[str, str]) -> pandas.DataFrame:
-    rows = pa.Table.from_pylist(
-        list(islice(table.rows(batch), SAMPLED_ROWS)), schema=table.schema
-    ).to_pandas()
+    sample = drawn([list(table.rows(batch))], SAMPLED_ROWS)
+    rows = pa.Table.from_pylist(sample, schema=table.schema).to_pandas()
     rows["day"] = pandas.to_datetime(rows[table.time], utc=True).dt.strftime("%Y-%m-%d")
     rows["path"] = _SAMPLE_FILE
     return archived_rows(table.name, table.time, rows, Neighbours({_SAMPLE_FILE: VERSION}, fates=fates))

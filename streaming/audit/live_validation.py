@@ -19,12 +19,13 @@ from __future__ import annotations
 import enum
 import os
 import pickle
+import random
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
@@ -207,17 +208,19 @@ def sample_of(reports: Sequence[Report], findings: Sequence[Finding]) -> Report:
     latest = max((tenth for report in reports for tenth in report.captured), default=0)
     return Report(
         0,
-        findings=list(findings[:MOST]),
+        findings=drawn([findings], MOST),
         checks_at={ALL_LISTENERS: checks_of(reports)},
         captured={latest: 1},
-        usage=_first(report.usage for report in reports),
+        usage=drawn((report.usage for report in reports), MOST),
         changes=Changes(
-            _first(report.changes.connections for report in reports),
-            _first(report.changes.members for report in reports),
-            _first(report.changes.brokers for report in reports),
+            drawn((report.changes.connections for report in reports), MOST),
+            drawn((report.changes.members for report in reports), MOST),
+            drawn((report.changes.brokers for report in reports), MOST),
         ),
     )
 
 
-def _first(parts: Iterable[Sequence[_Sampled]]) -> list[_Sampled]:
-    return list(islice(chain.from_iterable(parts), MOST))
+def drawn(parts: Iterable[Sequence[_Sampled]], most: int) -> list[_Sampled]:
+    """Draw from all parts alike: what many buckets report is not sampled by the first of them."""
+    rows = list(chain.from_iterable(parts))
+    return rows if len(rows) <= most else random.sample(rows, most)

@@ -8,7 +8,8 @@ gigabytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -143,7 +144,7 @@ class BatchReports:
     """The reports of a batch. `findings` must be read to the end before `reports`, which keep none."""
 
     def __init__(self, reports: Iterable[Report], *, keeps_findings: bool = False, sampled: int = 0) -> None:
-        """`reports` are unpacked one by one. The first `sampled` findings are also kept in `sample`.
+        """`reports` are unpacked one by one. `sample` gets up to `sampled` findings, drawn from all.
 
         With `keeps_findings`, `kept_findings` yields all findings again.
         """
@@ -158,13 +159,22 @@ class BatchReports:
     def findings(self) -> Iterator[Finding]:
         """Yield the findings of each report, and count them in `found`."""
         for report in self._unread:
+            if self._sampled:
+                self._draw(report.findings)
             self.found += len(report.findings)
-            self.sample += report.findings[: self._sampled - len(self.sample)]
             yield from report.findings
             if self._keeps_findings and report.findings:
                 self._kept.append(pack_report(Report(report.bucket, report.findings)))
             report.findings = []
             self.reports.append(report)
+
+    def _draw(self, findings: Sequence[Finding]) -> None:
+        """Draw findings so that each of the batch has the same chance: reservoir sampling."""
+        for number, finding in enumerate(findings, self.found):
+            if number < self._sampled:
+                self.sample.append(finding)
+            elif (place := random.randrange(number + 1)) < self._sampled:
+                self.sample[place] = finding
 
     def kept_findings(self) -> Iterator[Finding]:
         """Yield all findings again. They were kept packed, and are unpacked for one report at a time."""

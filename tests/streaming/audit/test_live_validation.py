@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from streaming.audit.live_validation import (
     LiveValidation,
     Successes,
     ValidationOutcome,
+    drawn,
     sample_of,
 )
 from streaming.judging.report import Report
@@ -190,6 +192,14 @@ def test_a_validator_that_hangs_ends_with_the_query(monkeypatch: pytest.MonkeyPa
     live.validation.wait(PATIENCE)
     assert live.shown.outcomes == {}
     assert time.monotonic() - began < PATIENCE
+
+
+def test_a_sample_is_drawn_from_all_buckets() -> None:
+    buckets = [[(bucket, row) for row in range(100)] for bucket in range(64)]
+    sample = drawn(buckets, MOST)
+    assert len(set(sample)) == len(sample) == MOST
+    assert {bucket for bucket, _ in sample} == set(range(64))
+    assert drawn(buckets[:3], MOST) == [*chain.from_iterable(buckets[:3])]
 
 
 def test_a_sample_is_bounded_however_large_the_batch() -> None:

@@ -60,6 +60,16 @@ def test_findings_of_one_report_are_in_memory_at_a_time(packed: list[bytes]) -> 
     assert (batch.frames, batch.undecodable) == (3 * BUCKETS, 0)
 
 
+def test_a_sample_is_drawn_from_the_findings_of_all_buckets(packed: list[bytes]) -> None:
+    """Some 100 of 200 are of the last four of eight buckets; fewer than 60 once in millions of runs."""
+    batch = BatchReports(map(unpack_report, packed), sampled=200)
+    sent = [finding.client for finding in batch.findings()]
+    sample = [finding.client for finding in batch.sample]
+    assert len(set(sample)) == len(sample) == 200
+    assert len(set(sample) & set(sent[len(sent) // 2 :])) > 60
+    assert set(sample) <= set(sent)
+
+
 def test_findings_that_are_archived_are_in_memory_a_report_at_a_time(
     packed: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
