@@ -7,7 +7,7 @@ all earlier requests from the queue.
 
 Correlation IDs may repeat, so such a match may be with the wrong request: the right one may have been missed.
 The order counts again, and a response can be FOREIGN or UNOWED again, only after a match with a request that
-was captured after the last loss. If a client used an ID twice, no response to it is matched by ID.
+was captured after the last loss. If a client may have used an ID twice, no response to it is matched by ID.
 
 A client that does not pipeline sends a request only when every earlier one has its response. `Turn` follows
 this.
@@ -36,6 +36,9 @@ from decoders.wire.framing import Frame
 
 MAX_IN_FLIGHT = 10_000
 """Requests in flight. One more discards all of them, as if they were missed."""
+COMPARED = 1_024
+"""Requests in flight with whose IDs a new one is compared. With as many, an ID that does not rise may repeat
+one: comparing it with all would make a request as dear as the client likes."""
 MAX_AGE = 3600 * 1_000_000_000
 """Nanoseconds after which a request is discarded, as if it was missed, when a later one is captured."""
 IN_FLIGHT_COST = 256
@@ -73,6 +76,7 @@ class RequestsInFlightSnapshot(NamedTuple):
     in_order: bool
     last_before_loss: int
     ids_repeat: bool
+    highest_id: int
     turn: Turn
 
 
@@ -87,6 +91,7 @@ class RequestsInFlight:
         self._latest: RequestInFlight | None = None
         self._last_before_loss = NO_RECORD
         self._ids_repeat = False
+        self._highest_id = 0
         self._turn = Turn.CLIENT
 
     def note_request(self) -> None:
@@ -105,7 +110,8 @@ class RequestsInFlight:
             self._queue.clear()
             self._ids.clear()
             self.note_loss()
-        self._ids_repeat = self._ids_repeat or self._is_used(request.correlation_id)
+        self._ids_repeat = self._ids_repeat or self._may_be_used(request.correlation_id)
+        self._highest_id = max(self._highest_id, request.correlation_id)
         self._queue.append(request)
         self._ids.add(request.correlation_id)
         self._latest = request
@@ -125,14 +131,25 @@ class RequestsInFlight:
 
     def snapshot(self) -> RequestsInFlightSnapshot:
         """Return the state."""
-        known = (self._latest, self._in_order, self._last_before_loss, self._ids_repeat, self._turn)
-        return RequestsInFlightSnapshot(tuple(self._queue), *known)
+        return RequestsInFlightSnapshot(
+            tuple(self._queue),
+            self._latest,
+            self._in_order,
+            self._last_before_loss,
+            self._ids_repeat,
+            self._highest_id,
+            self._turn,
+        )
 
     def restore(self, snapshot: RequestsInFlightSnapshot) -> None:
         """Continue from a snapshot."""
         self._queue = deque(snapshot.requests)
         self._ids = {request.correlation_id for request in snapshot.requests}
-        _, self._latest, self._in_order, self._last_before_loss, self._ids_repeat, self._turn = snapshot
+        self._latest = snapshot.latest
+        self._in_order = snapshot.in_order
+        self._last_before_loss = snapshot.last_before_loss
+        self._ids_repeat, self._highest_id = snapshot.ids_repeat, snapshot.highest_id
+        self._turn = snapshot.turn
 
     def find(self, correlation_id: int) -> RequestInFlight | None:
         """Return the oldest request in flight with a correlation ID."""
@@ -183,8 +200,12 @@ class RequestsInFlight:
             self._remove_first()
             self.note_loss()
 
-    def _is_used(self, correlation_id: int) -> bool:
-        """Whether the latest request, or one in flight, has this ID."""
+    def _may_be_used(self, correlation_id: int) -> bool:
+        """Whether the latest request, or one in flight, has this ID, or there are too many to tell."""
+        if correlation_id > self._highest_id:
+            return False
+        if len(self._queue) >= COMPARED:
+            return True
         latest = self._latest
         is_latest = latest is not None and latest.correlation_id == correlation_id
         return is_latest or correlation_id in self._ids

@@ -32,7 +32,7 @@ from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.segments import distance
 from decoders.wire.columnar.tls_window import NO_STREAM
 from decoders.wire.framing import PREFIX
-from decoders.wire.pairing import Turn
+from decoders.wire.pairing import COMPARED, Turn
 from decoders.wire.record_stream import MAX_PIECES_AHEAD
 
 _MIN_CAPACITY: Final = 256
@@ -239,7 +239,7 @@ def _add_in_flight(state: FastPathState, api_key: Any, api_version: Any, correla
     if correlation_id > flow.highest_id:
         flow.highest_id = correlation_id
     elif not flow.ids_repeat:
-        flow.ids_repeat = _is_used(flow, in_flight, correlation_id)
+        flow.ids_repeat = flow.in_flight >= COMPARED or _is_used(flow, in_flight, correlation_id)
     request = in_flight[slot_of(flow, flow.first_in_flight + flow.in_flight)]
     request.sequence = state.totals_draft[0].next_sequence
     request.correlation_id = correlation_id

@@ -147,7 +147,7 @@ def _fill_ring(flows: Flows, in_flight: RequestsInFlightSnapshot) -> tuple[int, 
     requests = [in_flight.latest or _NO_REQUEST, *in_flight.requests]
     begin, size = flows.acquire_ring(len(in_flight.requests))
     flows.rings.slots[slots_of_ring(begin, size, -1, len(requests))] = requests
-    return begin, size, 0, len(in_flight.requests), max(request.correlation_id for request in requests)
+    return begin, size, 0, len(in_flight.requests), in_flight.highest_id
 
 
 def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple[int, ...]:
@@ -232,7 +232,8 @@ def _requests_in_flight(state: dict[str, Any], flows: Flows) -> RequestsInFlight
     )
     requests = [RequestInFlight(*request) for request in flows.rings.slots[slots].tolist()]
     latest = requests[-1] if requests[-1].sequence != NO_RECORD else None
-    known = (state["in_order"], state["last_before_loss"], state["ids_repeat"], Turn(state["turn"]))
+    ids = state["ids_repeat"], state["highest_id"]
+    known = state["in_order"], state["last_before_loss"], *ids, Turn(state["turn"])
     return RequestsInFlightSnapshot(tuple(requests[1:]), latest, *known)
 
 

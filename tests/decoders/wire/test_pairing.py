@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from decoders.frame.record import Pairing
-from decoders.wire.pairing import MAX_AGE, MAX_IN_FLIGHT, RequestInFlight, RequestsInFlight
+from decoders.wire.pairing import COMPARED, MAX_AGE, MAX_IN_FLIGHT, RequestInFlight, RequestsInFlight
 
 
 def request(number: int, correlation_id: int | None = None) -> RequestInFlight:
@@ -81,6 +83,15 @@ def test_a_client_that_repeats_its_ids_is_not_matched_by_id() -> None:
     queue.add(request(3, correlation_id=0), certain=True)
     for _ in range(5):
         assert queue.pair(0) == (Pairing.UNKNOWN, None)
+
+
+@pytest.mark.parametrize(("count", "pairing"), [(COMPARED, Pairing.MATCHED), (COMPARED + 1, Pairing.UNKNOWN)])
+def test_ids_that_fall_count_as_repeated_when_too_many_are_in_flight(count: int, pairing: Pairing) -> None:
+    queue = RequestsInFlight()
+    for sequence in range(1, count + 1):
+        queue.add(request(sequence, correlation_id=-sequence), certain=True)
+    queue.note_loss()
+    assert queue.pair(-count)[0] is pairing
 
 
 def test_a_match_with_a_request_before_a_loss_does_not_restore_the_order() -> None:

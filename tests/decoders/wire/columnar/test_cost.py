@@ -16,6 +16,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.connection import Connection
 from decoders.wire.eviction import IDLE_INTERVAL, closed_at_once, max_half_open
 from decoders.wire.packet import Packet
+from decoders.wire.pairing import COMPARED
 from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, locate_segment
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
@@ -25,8 +26,10 @@ from tests.decoders.wire.conversation import (
     SECOND,
     SERVER,
     TO_BROKER,
+    TO_CLIENT,
     exchanges,
     metadata,
+    metadata_response,
     new_columnar_tracker,
     of_kind,
     prefixed,
@@ -51,6 +54,22 @@ def pipelining(in_flight: int) -> list[Packet]:
         packets += connection.sent(0, TO_BROKER, prefixed(metadata(number)))
     for number in range(100_000, 100_000 + SLOW):
         packets += connection.sent(0, TO_BROKER, handshake(number))
+    return placed(packets)
+
+
+def falling(in_flight: int) -> list[Packet]:
+    """A client whose correlation IDs fall and one of whose requests is not captured, with all responses."""
+    connection = SyntheticConnection(CLIENT, SERVER)
+    packets = connection.opened(0)
+    for direction, data in exchanges(2):
+        packets += connection.sent(0, direction, data)
+    numbers = range(99 + in_flight, 99, -1)
+    for number in numbers:
+        packets += connection.sent(0, TO_BROKER, prefixed(metadata(number)))
+    connection.sent(0, TO_BROKER, prefixed(metadata(50)))
+    packets += connection.sent(0, TO_BROKER, prefixed(metadata(49)))
+    for number in (*numbers, 50, 49):
+        packets += connection.sent(SECOND, TO_CLIENT, prefixed(metadata_response(number)))
     return placed(packets)
 
 
@@ -124,7 +143,13 @@ def flood(syns: int) -> list[Packet]:
     return placed(SyntheticConnection(each, SERVER).opened(0)[0] for each in sockets)
 
 
-MIXED = {"pipelined": pipelining(200), "assembled": assembling(1 << 20), "SYNs": flood(1_000)}
+MIXED = {
+    "pipelined": pipelining(200),
+    "few IDs fall": falling(COMPARED - 1),
+    "many IDs fall": falling(COMPARED + 1),
+    "assembled": assembling(1 << 20),
+    "SYNs": flood(1_000),
+}
 
 
 @pytest.fixture
