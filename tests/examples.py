@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from hypothesis import settings
 
+Item = TypeVar("Item")
 _SHARE = float(os.environ.get("KIPWATCH_EXAMPLES", "1"))
 
 
@@ -18,3 +20,12 @@ def examples(most: int, **options: Any) -> settings:
 def share_of(most: float) -> float:
     """Return the share of an amount of work that KIPWATCH_EXAMPLES asks for."""
     return most * _SHARE
+
+
+def sampled(items: Sequence[Item], begin: int = 0) -> Sequence[Item]:
+    """Return the share of items that KIPWATCH_EXAMPLES asks for, evenly spread.
+
+    Tests that begin at different items sample different ones.
+    """
+    step = round(1 / _SHARE)
+    return items[begin % step :: step]

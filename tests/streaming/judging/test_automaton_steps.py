@@ -26,8 +26,9 @@ from streaming.check.examination import records_of
 from streaming.feeder.source import open_capture
 from streaming.judging.report import Report
 from tests.captures import planted, real_clients
+from tests.cases.notation import Case
 from tests.cases.test_cases import CASES
-from tests.examples import examples
+from tests.examples import examples, sampled
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.mutations.mutator import MUTATORS
@@ -58,7 +59,7 @@ from tests.streaming.state.bucket_store import states_of
 pytestmark = pytest.mark.timeout(900)
 """All cases, and a share of all mutants, are judged twice in one test: minutes on a busy machine."""
 
-SAMPLED = 23
+SAMPLED = 47
 """Mutants of which one is judged in every run; `make long` judges all."""
 
 
@@ -195,14 +196,23 @@ def of_exchange(exchange: Exchange, size: int) -> list[list[list[Window]]]:
     return [[windows_of(default_schemas(), part)] for part in parts]
 
 
-@pytest.mark.parametrize("archives", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "size", [4, pytest.param(1, marks=pytest.mark.slow), pytest.param(10_000, marks=pytest.mark.slow)]
-)
-def test_every_case_is_stepped_as_the_judge_does(size: int, archives: bool) -> None:
+def test_every_case_is_stepped_as_the_judge_does() -> None:
     """All cases of a reading share one automaton, so that a case meets the transitions of others."""
-    pairs = Pairs(archives=archives)
-    for case in CASES:
+    compare_cases(Pairs(archives=False), CASES, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("begin", "size", "archives"),
+    [(0, 4, True), (1, 1, False), (2, 1, True), (3, 10_000, False), (0, 10_000, True)],
+)
+def test_cases_are_stepped_as_the_judge_does(begin: int, size: int, archives: bool) -> None:
+    """Cut elsewhere, and with what an archive takes; a share of the cases in `make test`."""
+    compare_cases(Pairs(archives=archives), sampled(CASES, begin), size)
+
+
+def compare_cases(pairs: Pairs, cases: Sequence[Case], size: int) -> None:
+    for case in cases:
         exchange, rules = case.exchange()
         pairs.of(rules).compare_in_turns(of_exchange(exchange, size))
 
@@ -611,17 +621,21 @@ def test_an_automaton_that_is_full_is_cleared(limit: str, most: int, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("limit", "most"),
-    [("FACTS", 16), ("TEMPLATES", 16), ("TRANSITIONS", 16), ("PARTS", 2048), ("BRANCHES", 1)],
+    ("begin", "limit", "most"),
+    [
+        (0, "FACTS", 16),
+        (1, "TEMPLATES", 16),
+        (2, "TRANSITIONS", 16),
+        (3, "PARTS", 2048),
+        (0, "BRANCHES", 1),
+    ],
 )
 def test_cases_are_stepped_alike_by_an_automaton_with_little_room(
-    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+    begin: int, limit: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automaton, limit, most)
     pairs = Pairs()
-    for case in CASES:
-        exchange, rules = case.exchange()
-        pairs.of(rules).compare_in_turns(of_exchange(exchange, 4))
+    compare_cases(pairs, sampled(CASES, begin), 4)
     assert pairs.clears > 0 or limit == "BRANCHES"
 
 
