@@ -43,6 +43,8 @@ _IS_ADMITTED = "kipwatch.is_admitted"
 
 class _PageServer(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    # With the default, five, a burst of connections has a scrape wait a second for its SYN to be sent again.
+    request_queue_size = MOST_CONNECTIONS
     make_context: Callable[[], ssl.SSLContext] | None = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
