@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import re
 import warnings
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from cryptography.x509 import NameAttribute
 
 MAX_MESSAGE: Final = 1 << 16
 """Bytes of the longest message that is assembled. Longer ones are chains of certificates."""
@@ -19,6 +23,8 @@ TLS_1_3: Final = 0x0304
 _RETRY: Final = hashlib.sha256(b"HelloRetryRequest").digest()
 """The random of a ServerHello that is a HelloRetryRequest (RFC 8446 section 4.1.3)."""
 _HEADER_SIZE = 4
+_ESCAPED: Final = re.compile(r"[,=+<>#;\"\\]|\A +| +\Z")
+"""Java writes a backslash before each of these characters."""
 
 
 class HandshakeType(enum.IntEnum):
@@ -127,7 +133,7 @@ def read_new_session_ticket(body: bytes) -> bytes:
 
 
 def read_subject(body: bytes, *, has_context: bool) -> str:
-    """Return the subject of the sender's certificate, as RFC 4514 and Java write it, empty if it has none.
+    """Return the subject of the sender's certificate as Java writes it (RFC 2253), empty if it has none.
 
     The message of TLS 1.3 `has_context`. Raises HandshakeError for one that cannot be read.
     """
@@ -145,9 +151,26 @@ def read_subject(body: bytes, *, has_context: bool) -> str:
     try:
         # Of a certificate that breaks RFC 5280 a name may be read all the same, with a warning.
         with warnings.catch_warnings(action="ignore"):
-            return load_der_x509_certificate(certificate).subject.rfc4514_string()
+            parts = reversed(load_der_x509_certificate(certificate).subject.rdns)
+            return ",".join("+".join(map(_written, part)) for part in parts)
     except (ValueError, TypeError, InvalidVersion, UnsupportedAlgorithm) as error:
         raise HandshakeError("a certificate that cannot be read") from error
+
+
+def _written(attribute: NameAttribute[str | bytes]) -> str:
+    """Write one attribute of a name: type and value, in hexadecimal if the type has no short name."""
+    from cryptography.x509 import Name  # noqa: PLC0415
+
+    kind = attribute.rfc4514_attribute_name
+    if isinstance(attribute.value, str) and not kind[0].isdigit():
+        text = _ESCAPED.sub(lambda found: "".join(f"\\{char}" for char in found[0]), attribute.value)
+        return f"{kind}={text}"
+    # The name is a sequence of one set of one sequence of type and value.
+    pair = Name([attribute]).public_bytes()
+    for _ in range(3):
+        pair = _Fields(pair).element()
+    kind_and_length = 2
+    return f"{kind}=#{pair[kind_and_length + pair[1] :].hex()}"
 
 
 class _Fields:
@@ -169,6 +192,12 @@ class _Fields:
     def vector(self, length_size: int) -> bytes:
         """Take a vector that follows its length."""
         return self.take(self.number(length_size))
+
+    def element(self) -> bytes:
+        """Take the contents of an element of DER."""
+        self.take(1)
+        size = self.number(1)
+        return self.take(self.number(size - 128) if size > 128 else size)
 
     @property
     def is_at_end(self) -> bool:

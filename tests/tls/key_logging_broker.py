@@ -8,11 +8,15 @@ from pathlib import Path
 from streaming.broker.jars import jars
 from streaming.broker.ports import HOST, free_ports
 from tests.pins import pinned_by
-from tests.streaming.secure_broker import SecureBroker
+from tests.streaming.secure_broker import USER, SecureBroker, make_certificate
 
 FOLDER = Path(__file__).parent
 LISTENERS = ("WATCHED", "TLS", "OLD", "MUTUAL", "SASL")
 """The listeners whose requests are logged."""
+SUBJECT = f"{USER}/O=Kafka, and #1/emailAddress={USER}@example.org"
+"""Of the clients' certificate, as openssl is told it."""
+PRINCIPAL = f"1.2.840.113549.1.9.1=#1612{f'{USER}@example.org'.encode().hex()},O=Kafka\\, and \\#1,CN={USER}"
+"""What the broker makes of it: characters are escaped, and types without a short name in hexadecimal."""
 
 
 @cache
@@ -26,12 +30,14 @@ def key_log_agent() -> Path:
 class KeyLoggingBroker(SecureBroker):
     """A secure broker that writes `key_log`, with one more listener, `old`, which offers TLS 1.2 alone.
 
+    On `old` a client may show its certificate. Whoever does, also on `mutual`, is PRINCIPAL and may do all.
     With `key_limit` its JVM updates its keys of TLS 1.3 after so many bytes, a power of two such as `2^16`.
     The request log has the requests of all LISTENERS.
     """
 
     def __init__(self, folder: Path, key_limit: str = "") -> None:
         super().__init__(folder)
+        self.client_certificate, self.client_key = make_certificate(folder, "client", SUBJECT)
         self.key_log = folder / "broker.keys"
         self._limits = folder / "java.security"
         ciphers = ("AES/GCM/NoPadding", "ChaCha20-Poly1305")
@@ -61,6 +67,18 @@ class KeyLoggingBroker(SecureBroker):
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         log = logging.read_text()
         logging.write_text(log.replace('"listener":"WATCHED"', f'"listener":"({"|".join(LISTENERS)})"'))
+
+    def _security(self) -> dict[str, str]:
+        settings = super()._security()
+        mutual = "listener.name.mutual.ssl."
+        trusted = {name: value for name, value in settings.items() if name.startswith(f"{mutual}truststore")}
+        return settings | {
+            f"{mutual}principal.mapping.rules": "DEFAULT",
+            "listener.name.old.ssl.client.auth": "requested",
+            **{name.replace("mutual", "old"): value for name, value in trusted.items()},
+            # A backslash escapes in a file of properties, too.
+            "super.users": f"{settings['super.users']};User:{PRINCIPAL}".replace("\\", "\\\\"),
+        }
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
         java, *rest = super()._java(*arguments)

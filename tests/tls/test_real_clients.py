@@ -23,12 +23,13 @@ from streaming.commands.record import BOOTSTRAP_VARIABLE
 from streaming.probe.requests import TOPIC
 from streaming.settings.kafka_client import Setting, librdkafka_settings
 from tests.decoders.wire.conversation import api_versions, metadata, prefixed, request
+from tests.scenarios.new_clients import run_new_clients, trusting
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.commands.ran import run_process
 from tests.streaming.feeder.live import LiveFeeder, assert_same_requests, captures
 from tests.streaming.feeder.test_live import published
-from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER
-from tests.tls.key_logging_broker import LISTENERS, KeyLoggingBroker
+from tests.streaming.secure_broker import MECHANISMS, PASSWORD, PASSWORD_VARIABLE, USER
+from tests.tls.key_logging_broker import LISTENERS, PRINCIPAL, KeyLoggingBroker
 from tests.tls.told import told
 from tests.tls.tshark import assert_tshark_reads_the_same
 
@@ -52,7 +53,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyLoggingBroke
         environment.setenv(PASSWORD_VARIABLE, PASSWORD)
         made.add_scram_users()
         admin = AdminClient({"bootstrap.servers": made.internal})
-        for created in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+        for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
             created.result()
         made.grant(USER, (ResourceType.TOPIC, TOPIC, AclOperation.WRITE))
         yield made
@@ -151,6 +152,45 @@ def test_every_request_over_tls_is_the_one_that_the_broker_logged(
     assert_told_alike(broker, capture, broker.key_log)
     for address in (broker.mutual, broker.sasl):
         assert not told(capture, address, broker.key_log)
+
+
+@captures
+@pytest.mark.parametrize("client", ["librdkafka", pytest.param("Java", marks=pytest.mark.long)])
+def test_each_principal_is_the_one_that_the_broker_logged(
+    broker: KeyLoggingBroker, tmp_path: Path, client: str
+) -> None:
+    """By certificate over TLS 1.2 and 1.3, and by each mechanism of SASL; on every connection."""
+    capture, keystore = tmp_path / "tls.pcap", tmp_path / "keystore.pem"
+    keystore.write_bytes(broker.client_key.read_bytes() + broker.client_certificate.read_bytes())
+    java = [*trusting(broker.certificate), "ssl.keystore.type=PEM", f"ssl.keystore.location={keystore}"]
+    before = len(list(read_request_log(broker.request_log)))
+    logins = [broker.login(USER, name) for name in MECHANISMS if name != "OAUTHBEARER"]
+    with feeding(broker, tmp_path, "--save", str(capture), "--keep", "principal"):
+        for address in (broker.old, broker.mutual):
+            if client == "Java":
+                run_new_clients(int(address.rpartition(":")[2]), settings=java)
+            else:
+                produce(address, broker.certified())
+        for login in (*logins, broker.token_login(USER)):
+            produce(broker.sasl, login)
+        time.sleep(1)
+    lines = list(read_request_log(broker.request_log))[before:]
+    logged = {line.client: line.principal for line in lines if line.listener in {"OLD", "MUTUAL", "SASL"}}
+    records = published(broker)
+    run = max(record.run for record in records)
+    shown = [record for record in records if record.kind is Kind.PRINCIPAL]
+    named = {str(one.client): f"User:{one.frame.decode()}" for one in shown if one.run == run}
+    assert named == logged
+    assert set(logged.values()) == {f"User:{PRINCIPAL}", f"User:{USER}"}
+    for keeps_principals, expected in ((True, {PRINCIPAL, USER}), (False, {None})):
+        judged = examine(
+            capture,
+            default_schemas(),
+            broker.tls_ports,
+            key_logs=[broker.key_log],
+            keeps_principals=keeps_principals,
+        )
+        assert {party.principal for party, _ in judged.parties} == expected
 
 
 @captures

@@ -22,6 +22,7 @@ from tests.decoders.tls.recorded import (
     openssl_server,
     server_context,
 )
+from tests.streaming.secure_broker import make_certificate
 
 TLS_1_2, TLS_1_3 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 LARGE = bytes(range(256)) * 200
@@ -169,6 +170,20 @@ def test_a_client_without_a_certificate_has_no_subject(
     recording = talk(Peers(client, server), tmp_path / "keys")
     plain, session = decrypted(recording.wire, recording.keys(), keeps_subject=True)
     assert (plain, session.subject) == (recording.plain, "")
+
+
+def test_a_subject_is_written_as_java_writes_it(tmp_path: Path) -> None:
+    """Java and cryptography escape different characters; types without a short name are in hexadecimal."""
+    made, _ = make_certificate(
+        tmp_path,
+        subject=r'  Kafka, "others"; \+1 #2 /OU=\+a+UID=b/emailAddress=a@example.org/serialNumber=12',
+    )
+    whole = ssl.PEM_cert_to_DER_cert(made.read_text())
+    entry = len(whole).to_bytes(3) + whole
+    assert read_subject(len(entry).to_bytes(3) + entry, has_context=False) == (
+        "2.5.4.5=#13023132,1.2.840.113549.1.9.1=#160d61406578616d706c652e6f7267,"
+        r"OU=\+a+UID=b,CN=\ \ Kafka\, \"others\"\; \+1 \#2\ "
+    )
 
 
 def test_a_damaged_certificate_is_refused_and_nothing_else(pem: Path) -> None:
