@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AclOperation, ResourceType
@@ -18,9 +22,11 @@ from streaming.demo.road import Child
 from streaming.query.session import spark_session
 from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import Setting, jvm_options, librdkafka_settings
+from tests.e2e.archive_rows import rows_of
 from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
-from tests.streaming.captures import violating, write_capture
+from tests.streaming.captures import write_capture
+from tests.streaming.commands.test_principals import NAME, SECRET, offending
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -71,8 +77,12 @@ def test_both_clients_log_in(broker: SecureBroker, session: SparkSession, name: 
     assert name.encode() in [bytes(row.key) for row in keys]
 
 
-def test_the_road_needs_no_more_rights_than_documented(broker: SecureBroker, tmp_path: Path) -> None:
-    """Feeder and query log in as users of their own; neither may create topics."""
+def test_the_road_needs_no_more_rights_than_documented_and_names_who_logs_in_only_where_asked(
+    broker: SecureBroker, tmp_path: Path
+) -> None:
+    """Feeder and query log in as users of their own; neither may create topics. One feeder keeps no names of
+    its clients' logins, and after it another one does.
+    """
     create_topics(broker.internal, FRAMES, FINDINGS)
     broker.grant(USER, (ResourceType.TOPIC, FRAMES, AclOperation.WRITE))
     broker.grant("query", (ResourceType.TOPIC, FRAMES, AclOperation.READ))
@@ -80,21 +90,63 @@ def test_the_road_needs_no_more_rights_than_documented(broker: SecureBroker, tmp
     feeder = written(tmp_path / "feeder.toml", broker.token_login(USER))
     query = written(tmp_path / "query.toml", broker.login("query", "SCRAM-SHA-512"))
     (page,) = free_pages(1)
-    kafka = ["--bootstrap", broker.sasl]
+    kafka, kept = ["--bootstrap", broker.sasl], tmp_path / "kept"
     run = ["run", *kafka, "--config", query, "--metrics-address", page, "--buckets", "4"]
-    run += ["--checkpoint", str(tmp_path / "checkpoint")]
-    capture, log = write_capture(tmp_path / "capture.pcap", violating()), tmp_path / "feed.log"
-    feed_capture(capture, log, *kafka, "--config", feeder)
-    assert len(latest_slice(broker.internal, FRAMES, 100).frames) > 3, log.read_text()
-    topic = FindingsTopic(broker.internal, FINDINGS)
-    with Child(run, tmp_path / "run.log") as running:
+    run += ["--checkpoint", str(kept / "checkpoint"), "--archive", str(kept / "archive")]
+    topic, log = FindingsTopic(broker.internal, FINDINGS), kept / "log"
+    kept.mkdir()
+
+    def feed_and_judge(client: str, shown: str, *flags: str) -> None:
+        """Publish what a client offends, and wait until topic and archive show something of it."""
+        capture = write_capture(tmp_path / f"{client}.pcap", offending(client=f"{client}:40000"))
+        feed_capture(capture, log, *kafka, "--config", feeder, *flags)
         deadline = time.monotonic() + PATIENCE
-        while len(topic.findings) < 2:
+        while shown not in str(topic.findings) or shown not in str(rows_of(kept / "archive", "findings")):
             running.check_running()
             assert time.monotonic() < deadline, running.log.read_text()
             topic.poll(1.0)
+
+    def contents() -> dict[str, list[bytes]]:
+        """What is kept where."""
+        frames = latest_slice(broker.internal, FRAMES, 10_000).frames
+        return {
+            "frames": [record.frame for *_, record in frames],
+            "findings": [msgspec.json.encode(finding) for finding in topic.findings.values()],
+            "latest findings": [fetched(page, "/")],
+            "metrics": [fetched(page, "/metrics")],
+            "files": [*files_in(kept)],
+            "logs": [path.read_bytes() for path in (log, running.log)],
+        }
+
+    with Child(run, kept / "run.log") as running:
+        feed_and_judge("10.0.0.1", "10.0.0.1")
+        assert len(contents()["frames"]) > 3, log.read_text()
+        assert holding(contents(), NAME) == set()
+        feed_and_judge("10.0.0.2", NAME, "--keep", "principal")
+        assert holding(contents(), NAME) - {"latest findings"} == {"frames", "findings", "files"}
+        for secret in (SECRET, PASSWORD):
+            assert holding(contents(), secret) == set()
     topic.close()
-    assert PASSWORD not in running.log.read_text() + log.read_text()
+
+
+def holding(contents: Mapping[str, Iterable[bytes]], text: str) -> set[str]:
+    """Where a text is, as it is or in hexadecimal."""
+    forms = text.encode(), text.encode().hex().encode()
+    return {place for place, kept in contents.items() if any(form in each for each in kept for form in forms)}
+
+
+def files_in(folder: Path) -> Iterator[bytes]:
+    """The contents of all files that Spark does not remove meanwhile."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                yield Path(parent, name).read_bytes()
+
+
+def fetched(page: str, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://{page}{path}", timeout=30) as response:
+        content: bytes = response.read()
+        return content
 
 
 def written(path: Path, table: Mapping[str, Setting]) -> str:
