@@ -309,6 +309,17 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whether both connections may be of one process, as far as their client instance IDs tell."""
         return None in (self.instance_id, other.instance_id) or self.instance_id == other.instance_id
 
+    def has_other_principal(self, other: Claim) -> bool:
+        """Whether both have logged in, by names that differ: no client logs in by two.
+
+        It is not known at once, so rules ask that do not accuse before a claim is settled.
+        """
+        return None not in (self.principal, other.principal) and self.principal != other.principal
+
+    def may_be_same_client(self, other: Claim) -> bool:
+        """Whether both connections may be of one client, as far as instance IDs and principals tell."""
+        return self.may_be_same_process(other) and not self.has_other_principal(other)
+
     def may_be_copy_of(self, other: Claim) -> bool:
         """Whether both may be one TCP connection, seen by two feeders with different clocks.
 

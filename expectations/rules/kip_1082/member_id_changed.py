@@ -83,9 +83,10 @@ class MemberIdChanged(IdentityRule):
     another connection a change is judged by the client instance ID: the same one joins the same group under a
     new member ID after the connection of the first one was lost. Without a common instance ID, correlation
     IDs may show the process: if the connection ended before the heartbeat after the join, and the next
-    connection of the same address, client ID and software begins with the next correlation IDs, and no
-    connection since then began to count anew. Otherwise nothing tells a client that rejoins from one that was
-    restarted. A member of a static group instance that is restarted has another client instance ID, too.
+    connection of the same address, client ID, software and principal begins with the next correlation IDs,
+    and no connection since then began to count anew. Otherwise nothing tells a client that rejoins from one
+    that was restarted. A member of a static group instance that is restarted has another client instance ID,
+    too.
     """
 
     section = "Proposed Changes, Member ID Lifecycle"
@@ -331,7 +332,9 @@ def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
     first, joined = claim.first_correlation_id, previous.membership
     if first is None or joined is None or joined.joined_as is None or joined.epoch != JOINING:
         return False
-    if not claim.began_whole or not previous.began_whole or claim.is_same_process(previous):
+    if not claim.began_whole or not previous.began_whole:
+        return False
+    if claim.is_same_process(previous) or claim.has_other_principal(previous):
         return False
     if not previous.has_left or not claim.opened_after(previous.until):
         return False

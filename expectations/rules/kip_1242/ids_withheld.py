@@ -31,9 +31,9 @@ class IdsWithheld(IdentityRule):
 
     ## What it does not cover
     It is information: the KIP lets users switch the check off, and the setting is not on the wire. A client
-    is identified by its address, client ID and software. A connection whose first use is Metadata or
-    DescribeCluster may bootstrap, also anew. One that was opened within a second after the client learnt the
-    IDs is not judged, nor one whose client learnt them unseen. It is told once of each client.
+    is identified by its address, client ID, software and principal. A connection whose first use is Metadata
+    or DescribeCluster may bootstrap, also anew. One that was opened within a second after the client learnt
+    the IDs is not judged, nor one whose client learnt them unseen. It is told once of each client.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -67,7 +67,7 @@ class IdsWithheld(IdentityRule):
 
 def _is_same_client(claim: Claim, other: Claim) -> bool:
     is_same_software = claim.named_software is not None and claim.named_software == other.named_software
-    return is_same_software and claim.may_be_same_process(other)
+    return is_same_software and claim.may_be_same_client(other)
 
 
 def _had_taught(other: Claim, claim: Claim) -> bool:

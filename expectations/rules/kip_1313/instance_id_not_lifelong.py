@@ -45,7 +45,8 @@ class InstanceIdNotLifelong(IdentityRule):
     software began under another instance ID. Both lead to one server, and the heartbeats are less than 45
     seconds apart; otherwise another process may have joined where nothing is captured, and it is an
     improvement. Member IDs that are UUIDs are left to kip1313/instance-id-not-kept. Transactional IDs and
-    group instance IDs outlive processes and show nothing.
+    group instance IDs outlive processes and show nothing. Connections with different principals are not
+    compared.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -90,7 +91,7 @@ def _judge_member(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
 
 def _judge_client(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
     """Judge connections of an address and client ID, one after another."""
-    alike = [other for other in others if other.instance_id is not None and _is_same_software(claim, other)]
+    alike = [other for other in others if other.instance_id is not None and _is_alike(claim, other)]
     connections = sorted([claim, *alike], key=lambda each: (each.opened_at, each.connection))
     place = connections.index(claim)
     if any(other.instance_id == claim.instance_id for other in connections[:place]):
@@ -150,7 +151,7 @@ def _is_same_member(claim: Claim, other: Claim) -> bool:
     has_left = other.membership is not None and other.membership.has_left
     if not is_earlier or has_left or other.instance_id is None:
         return False
-    return other.client_host == claim.client_host and _is_same_software(claim, other)
+    return other.client_host == claim.client_host and _is_alike(claim, other)
 
 
 def _goes_on(claim: Claim, other: Claim) -> bool:
@@ -163,5 +164,5 @@ def _is_over(one: Claim, other: Claim) -> bool:
     return one.has_left and other.opened_after(one.until)
 
 
-def _is_same_software(claim: Claim, other: Claim) -> bool:
-    return other.named_software == claim.named_software
+def _is_alike(claim: Claim, other: Claim) -> bool:
+    return other.named_software == claim.named_software and not claim.has_other_principal(other)

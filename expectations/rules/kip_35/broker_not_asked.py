@@ -32,11 +32,12 @@ class BrokerNotAsked(IdentityRule):
 
     ## What it does not cover
     ApiVersions is optional: clients that never ask are not judged. A client is identified by its address and
-    client ID. Two programs that share both look like one, so it is undecided if a connection to a broker that
-    was asked was used without asking, or if the connection was opened before the client first asked anywhere.
-    The connection must be seen from its opening and be in use for a minute, or be the third such connection
-    in a row, or one of those to three brokers that are all used so. Connections to a broker that was asked
-    before belong to kip35/negotiation-not-repeated.
+    client ID; connections with different principals are not compared. Two programs that share all of these
+    look like one, so it is undecided if a connection to a broker that was asked was used without asking, or
+    if the connection was opened before the client first asked anywhere. The connection must be seen from its
+    opening and be in use for a minute, or be the third such connection in a row, or one of those to three
+    brokers that are all used so. Connections to a broker that was asked before belong to
+    kip35/negotiation-not-repeated.
     """
 
     section = "Scenarios"
@@ -62,7 +63,7 @@ class BrokerNotAsked(IdentityRule):
         if any(0 < _negotiated(other).asked_at <= at for other in there):
             return conforms() if used.asked_at else None
         asked = [
-            other for other in asked if _negotiated(other).asked_at <= at and claim.may_be_same_process(other)
+            other for other in asked if _negotiated(other).asked_at <= at and claim.may_be_same_client(other)
         ]
         if not asked:
             return None
@@ -103,7 +104,7 @@ def _one_of_several_at(claim: Claim, asked: Sequence[Claim], others: Sequence[Cl
         return None
     used_at: dict[str, int] = {claim.server: own}
     for other in others:
-        at = _unasked_at(other) if other.opened_at > since and claim.may_be_same_process(other) else None
+        at = _unasked_at(other) if other.opened_at > since and claim.may_be_same_client(other) else None
         if at is not None and other.server != claim.server:
             used_at[other.server] = min(at, used_at.get(other.server, at))
     asked_at = [(other.server, _negotiated(other).asked_at) for other in others]

@@ -28,8 +28,8 @@ class NegotiationNotRepeated(IdentityRule):
     ApiVersions is optional: clients that never ask are not judged. A client is identified by its address
     and its client ID, so two programs that share both look like one: the finding is of level information
     unless both connections carry one client instance ID. If connections without ApiVersions came before the
-    first one with it, it is undecided. Connections with different client instance IDs are not compared. A
-    connection is judged when it has ended, if all of it was seen.
+    first one with it, it is undecided. Connections with different client instance IDs, or principals, are
+    not compared. A connection is judged when it has ended, if all of it was seen.
     """
 
     section = "Proposed Changes"
@@ -43,9 +43,7 @@ class NegotiationNotRepeated(IdentityRule):
 
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a connection that was used, against earlier ones to the same server."""
-        earlier = [
-            other for other in others if _is_earlier(claim, other) and claim.may_be_same_process(other)
-        ]
+        earlier = [other for other in others if _is_earlier(claim, other) and claim.may_be_same_client(other)]
         asked = [other for other in earlier if _has_asked(other)]
         if not asked or claim.negotiated is None or not claim.negotiated.used_at:
             return None

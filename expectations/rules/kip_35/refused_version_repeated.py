@@ -44,7 +44,7 @@ class RefusedVersionRepeated(IdentityRule):
     Replicas behind one address, with one client ID and software, may each be refused once. So refusals on
     several connections are a violation only if the client instance ID shows one process, and information
     otherwise, as is a probe that is refused once per connection, at least 5 s apart. Connections with
-    different client instance IDs repeat nothing.
+    different client instance IDs, or principals, repeat nothing.
     """
 
     section = "Proposed Changes"
@@ -113,7 +113,7 @@ def _judge_in_a_row(claim: Claim, alike: Sequence[Claim], began_at: TimeOf, ende
         is_slow = second - first >= SLOW and third - second >= SLOW
         level = Level.INFORMATION if is_slow else Level.VIOLATION
         return _violates("on connections of one client instance", level)
-    if _chain(claim, filter(claim.may_be_same_process, alike), began_at, ended_at):
+    if _chain(claim, filter(claim.may_be_same_client, alike), began_at, ended_at):
         return _violates("on connections one after another", Level.INFORMATION)
     return conforms()
 

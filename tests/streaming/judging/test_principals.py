@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count, repeat
+
 import pytest
 
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging import automaton
 from tests.exchange import SOFTWARE, Exchange
+from tests.expectations.identity.test_principals import SCRIPTS, played
 from tests.streaming.judging.stepping import Pair, Stores
 from tests.streaming.judging.test_automaton_steps import of_exchange
+from tests.streaming.query.test_same_as_check import streamed
 
 NAMELESS = SOFTWARE | {"clientSoftwareName": "a b"}
 MALFORMED = "kip511/software-name-malformed"
@@ -123,6 +127,14 @@ def test_a_hundred_principals_teach_the_automaton_nothing_after_the_first() -> N
         learnt.append((len(pair.automaton.facts), len(pair.automaton.templates), len(pair.automaton.yields)))
     assert learnt[0] == learnt[-1]
     assert pair.judge.judged == judged == 0
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize("rule", SCRIPTS)
+def test_the_query_tells_clients_apart_by_their_principals(rule: str, size: int) -> None:
+    for names, expected in ((repeat("alice"), 1), (map(str, count()), 0)):
+        query = streamed(played(rule, names).records, size)
+        assert sum(finding.rule == rule for finding in query.findings.values()) == expected
 
 
 def test_a_pseudonym_stands_for_the_principal_before_anything_is_judged() -> None:
