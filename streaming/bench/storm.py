@@ -28,7 +28,7 @@ from expectations.judging.automaton import Automaton
 from expectations.judging.judge import Judge
 from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
-from streaming.bench.traffic import Traffic
+from streaming.bench.traffic import SOFTWARE_NAME, Traffic
 from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
 from streaming.judging.bucket_step import BucketStep
 from streaming.state.bucket import Bucket, pack_bucket
@@ -65,10 +65,8 @@ def measure(connections: int = CONNECTIONS, rounds: int = ROUNDS, stepped: int =
     figures = rates | {
         "connections": float(connections),
         "seconds_until_all_are_judged": seconds,
-        "opening_microseconds": _opening_microseconds(
-            judge, Automaton(judge, secrets.token_bytes()), stepped
-        ),
-        "opening_by_rules_microseconds": _opening_microseconds(judge, None, stepped),
+        "opening_microseconds": opening_microseconds(judge, Automaton(judge, secrets.token_bytes()), stepped),
+        "opening_by_rules_microseconds": opening_microseconds(judge, None, stepped),
     }
     ratio = rates["storm_frames_per_second"] / rates["steady_frames_per_second"]
     return report("storm", figures, {"storm_vs_steady": ratio})
@@ -93,12 +91,14 @@ def divided(batches: list[MeasuredBatch], frames: int) -> tuple[list[MeasuredBat
     return batches[begin + is_mixed :], batches[begin // 2 : begin]
 
 
-def _opening_microseconds(judge: Judge, automaton: Automaton | None, connections: int) -> float:
+def opening_microseconds(
+    judge: Judge, automaton: Automaton | None, connections: int, software_name: str = SOFTWARE_NAME
+) -> float:
     """Step buckets of new connections, store them, and return the cost of a connection in the second turn."""
     step = BucketStep(judge, default_schemas().by_key, automaton=automaton)
     seconds = 0.0
     for run in (_FIRST_RUN, _SECOND_RUN):
-        windows = _windows(connections, run)
+        windows = _windows(Traffic(default_schemas(), connections, run, software_name), connections)
         begun = time.process_time()
         for number, inside in windows.items():
             bucket = Bucket()
@@ -108,10 +108,10 @@ def _opening_microseconds(judge: Judge, automaton: Automaton | None, connections
     return seconds / connections * 1e6
 
 
-def _windows(connections: int, run: int) -> dict[int, WindowColumns]:
+def _windows(traffic: Traffic, connections: int) -> dict[int, WindowColumns]:
     """Return the windows of each bucket as the query's first stage makes them."""
     buckets = max(1, connections // _CONNECTIONS_OF_A_BUCKET)
-    (batch,) = joined(Traffic(default_schemas(), connections, run).opening(), 1 << 62)
+    (batch,) = joined(traffic.opening(), 1 << 62)
     columns = ColumnarWindows(default_schemas(), secrets.token_bytes()).columns_of(Arrival.of_file(batch, ""))
     inputs = by_bucket(columns, buckets)
     return {number: unpack_input(pack_input(each)).columns() for number, each in inputs.items()}

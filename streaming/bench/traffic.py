@@ -38,6 +38,7 @@ from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 from streaming.user_error import UserError
 
 FRAMES_IN_ROUND: Final = 10
+SOFTWARE_NAME: Final = "apache-kafka-java"
 _FIRST_CAPTURED_AT: Final = 1_790_000_000_000_000_000
 _GAP: Final = 1_000_000
 """Nanoseconds between two frames of a connection."""
@@ -79,7 +80,9 @@ _Exchange = tuple[str, int, dict[str, Any], dict[str, Any]]
 class Traffic:
     """Frames of `connections` connections, whose IDs depend on their number and the `run`."""
 
-    def __init__(self, schemas: Schemas, connections: int, run: int = 1) -> None:
+    def __init__(
+        self, schemas: Schemas, connections: int, run: int = 1, software_name: str = SOFTWARE_NAME
+    ) -> None:
         self._run = run
         self._openings = [self._opened(number) for number in range(connections)]
         members = b"".join(_member_id(opening.connection) for opening in self._openings)
@@ -88,7 +91,7 @@ class Traffic:
             self._exchange(schemas, exchange, Flag.SETTLED)
             for exchange in (_heartbeat(epoch=0), _fetch(), _heartbeat(), _commit())
         )
-        self._opening = [*self._exchange(schemas, _negotiation()), *join, *heartbeat]
+        self._opening = [*self._exchange(schemas, _negotiation(software_name)), *join, *heartbeat]
         plain = [fetch] * (FRAMES_IN_ROUND // 2)
         self._rounds = [
             list(itertools.chain(*frames))
@@ -203,8 +206,8 @@ def captured_now(batches: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
         yield dataclasses.replace(batch, frames=frames, events=events)
 
 
-def _negotiation() -> _Exchange:
-    software = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.4.0"}
+def _negotiation(software_name: str) -> _Exchange:
+    software = {"clientSoftwareName": software_name, "clientSoftwareVersion": "4.4.0"}
     # KIP-1313 keeps SaslHandshake at version 1.
     ranges = [
         {"apiKey": key, "minVersion": 0, "maxVersion": 1 if key == SASL_HANDSHAKE else 20}

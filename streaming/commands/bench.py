@@ -21,6 +21,7 @@ BENCHES = {
     "decode": "frames to columns, compared with kio, the scalar reader and an empty loop",
     "feed": "the whole feeder, compared with tracking alone, and the bytes it publishes",
     "latency": "from the capture of a frame to the metrics page",
+    "owners": "whose a client is, by a long file of owners, compared with judging what the client does",
     "pipeline": "the whole query, compared with one that only passes records to Python",
     "state": "memory per connection, and the cost of idle connections",
     "storm": "all clients connecting anew at once, compared with steady traffic",
