@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from itertools import count, repeat
+from random import Random
+from statistics import median
+from time import process_time
 
 import pytest
 
+from decoders.frame.record import Endpoint, Kind
+from decoders.schema.registry import default_schemas
+from decoders.wire.principal import LONGEST_NAME
+from expectations.conversation.observation import Window
 from expectations.conversation.pseudonyms import Pseudonyms
+from expectations.conversation.texts import LONGEST_TEXT
 from expectations.judging import automaton
+from streaming.state.bucket import Bucket, pack_bucket
 from tests.exchange import SOFTWARE, Exchange
+from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.expectations.identity.test_principals import SCRIPTS, played
 from tests.streaming.judging.stepping import Pair, Stores
 from tests.streaming.judging.test_automaton_steps import of_exchange
@@ -118,15 +130,48 @@ def test_the_automaton_comes_to_what_the_judge_does(name: str) -> None:
             pair.compare_in_turns([*of_exchange(logged_in(name, 58, offends=offends), size)])
 
 
-def test_a_hundred_principals_teach_the_automaton_nothing_after_the_first() -> None:
-    pair, learnt = Pair(), list[tuple[int, int, int]]()
-    for number in range(100):
-        stores, judged = Stores(), pair.judge.judged
-        for parts in of_exchange(logged_in(f"user-{number}", number=number), 100):
-            pair.walk(stores.walked.load(), *parts)
-        learnt.append((len(pair.automaton.facts), len(pair.automaton.templates), len(pair.automaton.yields)))
-    assert learnt[0] == learnt[-1]
-    assert pair.judge.judged == judged == 0
+@pytest.mark.parametrize(
+    "clients", [1_200, pytest.param(100_000, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])]
+)
+def test_principals_teach_the_automaton_nothing_after_the_first_and_are_stored_once(clients: int) -> None:
+    """With the longest names, of which a beginning and a digest are kept, and 64 buckets for 100,000."""
+    pair, of_bucket = Pair(), 1_500
+    learnt, sizes, seconds = set[tuple[int, int, int]](), Counter[bool](), dict[bool, list[float]]()
+    for begin in range(0, clients, of_bucket):
+        for is_named in (False, True):
+            bucket, end = Bucket(), min(begin + of_bucket, clients)
+            windows = [each for number in range(begin, end) for each in openings(number, is_named=is_named)]
+            begun = process_time()
+            report = pair.walk(bucket, windows)
+            seconds.setdefault(is_named, []).append((process_time() - begun) / (end - begin))
+            sizes[is_named] += pack_bucket(bucket).size
+            assert (report.walked, len(bucket.connections)) == (end - begin, end - begin)
+            if is_named:
+                automaton = pair.automaton
+                learnt.add((len(automaton.facts), len(automaton.templates), len(automaton.yields)))
+    assert len(learnt) == 1
+    assert pair.judge.judged == 0
+    assert sizes[True] - sizes[False] < clients * (LONGEST_TEXT + 32)
+    print({is_named: f"{median(each) * 1e6:.0f} us" for is_named, each in seconds.items()}, sizes)
+
+
+def openings(number: int, *, is_named: bool) -> list[Window]:
+    """The window of a client with a name of its own, as long as may be, or with none."""
+    name = Random(number).randbytes(LONGEST_NAME // 2).hex().encode()
+    records = [
+        replace(
+            record,
+            connection=number.to_bytes(16),
+            client=Endpoint.of((10 << 24 | number).to_bytes(4), 40_000),
+            frame=name if record.kind is Kind.PRINCIPAL else record.frame,
+        )
+        for record in TEMPLATE
+        if is_named or record.kind is not Kind.PRINCIPAL
+    ]
+    return windows_of(default_schemas(), [(record, in_file("exchange", record)) for record in records])
+
+
+TEMPLATE = logged_in("anybody").records
 
 
 @pytest.mark.parametrize("size", [1, 10_000])

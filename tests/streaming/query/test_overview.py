@@ -226,10 +226,8 @@ def test_offenders_are_bounded_and_further_ones_are_others() -> None:
 def hostile(examination: Examination) -> Query:
     """A query whose findings carry hostile text wherever a stranger chooses it."""
     query = Query()
-    chosen = dict.fromkeys(
-        ("message", "expected", "observed", "client_software_name", "client_software_version", "client_id"),
-        HOSTILE,
-    )
+    chosen = dict.fromkeys(("message", "expected", "observed", "client_id", "principal", "owner"), HOSTILE)
+    chosen |= dict.fromkeys(("client_software_name", "client_software_version"), HOSTILE)
     findings = [msgspec.structs.replace(each, **chosen) for each in examination.findings]
     query.judge(offence(HOSTILE), offence("x" * 10_000), findings=findings)
     return query

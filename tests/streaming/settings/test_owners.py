@@ -65,6 +65,28 @@ def test_the_first_entry_whose_keys_all_match_decides(
     assert owners(tmp_path).of(host, client_id, software) == owner
 
 
+@pytest.mark.parametrize("key", ["client_id", "client_software_name", "principal"])
+@pytest.mark.parametrize("entry", ["svc-billing", "svc-bill?ng", "svc-[b]illing", "svc-bil*g"])
+def test_no_look_alike_of_a_client_is_its_owners(key: str, entry: str) -> None:
+    """Other case, letters of other alphabets or in parts, blanks, control characters, patterns as names."""
+    place = ["client_id", "client_software_name", "principal"].index(key)
+    found = owners_of([Owner("billing", **{key: entry})])
+
+    def owner(name: str) -> str | None:
+        return found.of("10.0.0.1", *(name if number == place else None for number in range(3)))
+
+    assert owner("svc-billing") == "billing"
+    for name in (
+        *("svc-Billing", "SVC-BILLING", "svc-billing ", " svc-billing", "svc-billing.", "svc_billing", ""),
+        *("svc-b\N{CYRILLIC SMALL LETTER BYELORUSSIAN-UKRAINIAN I}lling\N{CYRILLIC SMALL LETTER GHE}",),
+        *("svc\N{HYPHEN}billing", "svc-billi\N{LATIN SMALL LETTER N}g\N{COMBINING DOT BELOW}"),
+        *("svc-billing\N{ZERO WIDTH SPACE}", "\N{FULLWIDTH LATIN SMALL LETTER S}vc-billing"),
+        *("svc-billing\n", "svc-billing\0", "\nsvc-billing", "svc-billing\nsvc", "svc-billing\x1b[2J"),
+        *("svc-*", "svc-[!b]illing", "*", "svc-billing*", "sv[c]-billing"),
+    ):
+        assert owner(name) is None, name
+
+
 HOSTS = ["10.1.0.1", "10.1.0.2", "10.2.0.1", "[fd00::1]", "[fd00::2]"]
 NETWORKS = ["10.0.0.0/8", "10.1.0.0/16", "10.1.0.1", "fd00::/8", "fd00::1", "0.0.0.0/0", "::/0"]
 GLOBS = ["", "a", "ab", "a*", "*", "*b", "a?", "[ab]*", "ab*c", "a[!b]"]
