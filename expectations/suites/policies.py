@@ -103,7 +103,9 @@ def read_policies(path: Path, columns: Mapping[str, Collection[str]]) -> list[Su
 def _suite(path: Path, columns: Mapping[str, Collection[str]]) -> Suite:
     try:
         written = msgspec.convert(YAML(typ="safe").load(path.read_text()), _Policy)
-    except (OSError, UnicodeDecodeError, YAMLError, msgspec.ValidationError) as error:
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"{path}: {_one_line(error)}") from error
     table = written.meta.table
     if table not in columns:

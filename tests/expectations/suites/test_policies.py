@@ -165,6 +165,8 @@ def test_an_expectation_that_fails_itself_is_no_broken_policy(
 def test_a_folder_without_policies_is_refused(policies: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds no policy"):
         policies.read_policies(tmp_path, COLUMNS)
+    with pytest.raises(ValueError, match=r"cannot read .*: No such file or directory$"):
+        policies.read_policies(tmp_path / "missing.yaml", COLUMNS)
 
 
 @pytest.mark.parametrize(
