@@ -49,6 +49,8 @@ def dashboard() -> builder.Dashboard:
                 _waiting(),
                 _evicted(),
                 _contradictions(),
+                _placed(),
+                _kubernetes(),
             ],
             "What is decoded": [_kinds(), _reasons(), _apis()],
             "Judgement": [_delay(), _batches(), _connections(), _state(), _judged_by(), _clears()],
@@ -383,6 +385,34 @@ def _evicted() -> panels.Panel:
         {"{{state}}": queries.EVICTED_CONNECTIONS},
         span=8,
         empty="no connection was evicted",
+    )
+
+
+def _placed() -> panels.Panel:
+    return panels.graph_panel(
+        "Connections by what Kubernetes tells",
+        "Connections over the range, of feeders that watch pods, by the client's address: a pod's; a node's, "
+        "which others share; unknown, as outside of the cluster; ambiguous, if two pods may have had it. "
+        "Closed are those that ended before it was known, stale those named while the API was away.",
+        {"{{outcome}}": queries.PLACED_CONNECTIONS},
+        span=12,
+        empty="no feeder watches pods",
+    )
+
+
+def _kubernetes() -> panels.Panel:
+    return panels.graph_panel(
+        "Kubernetes' API",
+        "Seconds since a feeder was told anything of pods, of the one that waits longest: a minute at most "
+        "while the API is there, and names of clients are as old. Over the range: attempts that failed, and "
+        "addresses of pods for which there was no room.",
+        {
+            "seconds since it was heard": queries.KUBERNETES_WATCH_AGE,
+            "errors": queries.KUBERNETES_ERRORS,
+            "left out": queries.KUBERNETES_LEFT_OUT,
+        },
+        span=12,
+        empty=NO_FEEDER,
     )
 
 

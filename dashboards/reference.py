@@ -63,7 +63,7 @@ The label `reason` of `kipwatch_undecided_checks_total`, and `reasons` in the co
 --json`, have one of these names:
 
 """
-_OF_FEEDER: Final = ("kipwatch_capture_", "kipwatch_feed_", "kipwatch_tls_")
+_OF_FEEDER: Final = ("kipwatch_capture_", "kipwatch_feed_", "kipwatch_kubernetes_", "kipwatch_tls_")
 FINDING_SCHEMA: Final = "docs/finding.schema.json"
 
 

@@ -49,6 +49,10 @@ class Exchange(WrittenExchange):
         """Show a name under which the client logs in."""
         self._add(Kind.PRINCIPAL, frame=name.encode(), direction=Direction.TO_BROKER, true_length=0)
 
+    def show_placement(self, placement: str) -> None:
+        """Say where the client runs, as a feeder does that watches pods."""
+        self._add(Kind.PLACEMENT, frame=placement.encode(), true_length=0)
+
     def windows(self, size: int = 10_000, said: Said | None = None) -> list[Window]:
         """Observe and fold the records in windows of a size; `said` is remembered from one to the next."""
         placed = [(record, in_file("exchange", record)) for record in self.records]

@@ -36,6 +36,8 @@ class Kind(enum.IntEnum):
     """A connection has ended whose client did not begin it with a request."""
     PRINCIPAL = 10
     """The client has shown the name under which it logs in. Only feeders that keep principals say so."""
+    PLACEMENT = 11
+    """Where the client runs, by the API of Kubernetes. Only feeders that watch pods say so."""
 
 
 class Pairing(enum.IntEnum):
@@ -111,10 +113,11 @@ class Record:
     `captured_at` is in nanoseconds since the epoch. `frame` holds the captured bytes of the frame without its
     length prefix, `true_length` is its length on the wire (of a GAP: the number of lost bytes, 0 if unknown;
     of an INVALID_SIZE: the claimed length, as an unsigned 32-bit number). Of a NOT_KAFKA, `frame` holds the
-    first four bytes of the connection, and of a PRINCIPAL the name in UTF-8. `position` is the byte offset in
-    the capture file. All numbers are signed 64-bit integers, except `run`, which is unsigned. A response that
-    is paired with no request, because frames were missed, has API_VERSIONS as `paired_api_key` if it can be
-    the response to an ApiVersions request among them.
+    first four bytes of the connection, of a PRINCIPAL the name in UTF-8, and of a PLACEMENT a text such as
+    `payments/checkout@node-7`: namespace, workload and node, or only `@node-7`. `position` is the byte offset
+    in the capture file. All numbers are signed 64-bit integers, except `run`, which is unsigned. A response
+    that is paired with no request, because frames were missed, has API_VERSIONS as `paired_api_key` if it can
+    be the response to an ApiVersions request among them.
     """
 
     kind: Kind

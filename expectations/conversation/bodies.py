@@ -153,6 +153,12 @@ class Principal(msgspec.Struct, frozen=True, array_like=True, tag="principal", g
     name: str
 
 
+class Placement(msgspec.Struct, frozen=True, array_like=True, tag="placement", gc=False):
+    """Where the client runs, as `decoders.frame.placement` writes it."""
+
+    name: str
+
+
 class ClusterDescription(msgspec.Struct, frozen=True, array_like=True, tag="cluster", gc=False):
     """The cluster and node IDs that a broker gives in a Metadata or DescribeCluster response without error.
 
@@ -184,4 +190,5 @@ Body = (
     | MemberRequest
     | ClassicGroup
     | Principal
+    | Placement
 )

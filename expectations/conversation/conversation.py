@@ -20,6 +20,7 @@ may have changed.
                        - unbroken, the requests in flight; beginning_seen, if no request was identified yet;
                          advertised, if an ApiVersions response may be among the lost bytes
     PRINCIPAL          + claimed_principal
+    PLACEMENT          + placement
     CLOSED             + closing, closed_by_broker, closed_upon
 
 `Negotiation`, `Telemetry`, `Members` and `Progress` process each observation, too.
@@ -48,6 +49,7 @@ from expectations.conversation.bodies import (
     Advertisement,
     ClusterDescription,
     HeaderOffer,
+    Placement,
     Principal,
     SoftwareClaim,
     TelemetryIdentity,
@@ -64,6 +66,7 @@ from expectations.conversation.own_values import (
     Few,
     InstanceId,
     MemberId,
+    PlacementName,
     PrincipalName,
     SequenceNumber,
     Time,
@@ -166,6 +169,7 @@ class Conversation(msgspec.Struct, array_like=True):
     is used, or something was missed.
     `claimed_principal` is the name under which the client logs in, as anybody may. `principal` is the one
     that the broker believes: it has responded to a request other than OPENING_APIS since.
+    `placement` is where the client runs, by Kubernetes' API.
 
     Rules read the facts, and of the `progress` only what `is_certain` says.
     """
@@ -212,6 +216,7 @@ class Conversation(msgspec.Struct, array_like=True):
     null_client_ids: Few = 0
     claimed_principal: PrincipalName | None = None
     principal: PrincipalName | None = None
+    placement: PlacementName | None = None
 
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
@@ -234,16 +239,18 @@ class Conversation(msgspec.Struct, array_like=True):
                     self.closed_upon = self.progress.in_flight.only_one
             case Kind.GAP | Kind.INVALID_SIZE:
                 self._process_loss(observation)
-            case Kind.PRINCIPAL:
-                self._process_principal(observation)
+            case Kind.PRINCIPAL | Kind.PLACEMENT:
+                self._process_name(observation)
         self.negotiation.process(observation, self.advertised.ranges if self.advertised else {})
         self.telemetry.process(observation)
         member = self.members.process(observation, self.progress)
         self.progress.advance(observation.statement, observation.occurrence, member)
 
-    def _process_principal(self, shown: Observation) -> None:
+    def _process_name(self, shown: Observation) -> None:
         if isinstance(shown.body, Principal):
             self.claimed_principal = shown.body.name
+        elif isinstance(shown.body, Placement):
+            self.placement = shown.body.name
 
     def _process_loss(self, loss: Observation) -> None:
         """Take back what the lost bytes may have changed: the first request, or the advertised ranges."""

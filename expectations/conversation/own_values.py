@@ -20,7 +20,7 @@ class Own(enum.Enum):
     ANY_NUMBER = "any number"
     """A number that is an own value whatever it is."""
     TEXT = "text"
-    """A client ID, a group ID or a principal; a blank one stands for itself."""
+    """A client ID, a group ID, a principal or a placement; a blank one stands for itself."""
     UUID = "UUID"
     """The 16 bytes of a UUID; a reserved one stands for itself."""
     UUID_TEXT = "UUID as text"
@@ -44,6 +44,7 @@ CorrelationId = Annotated[int, Own.ANY_NUMBER]
 ClientId = Annotated[str, Own.TEXT]
 GroupId = Annotated[str, Own.TEXT]
 PrincipalName = Annotated[str, Own.TEXT]
+PlacementName = Annotated[str, Own.TEXT]
 InstanceId = Annotated[bytes, Own.UUID]
 MemberId = Annotated[str, Own.UUID_TEXT]
 MemberName = Annotated[str, Own.MEMBER_NAME]

@@ -9,6 +9,8 @@ to hide an ID. Verdicts stay the same, since a pseudonym keeps what rules read o
   mixed case, become one. Reserved UUIDs and blank texts identify nobody and stay.
 - Any other text stays as long as it is, if it has more than SHORTEST characters, and becomes no UUID.
 
+A placement in Kubernetes is left out: its parts would need pseudonyms of their own.
+
 A pseudonym is a keyed hash (BLAKE2b). With the key an identity can be recognised; nobody can compute an
 identity from its pseudonym.
 
@@ -33,6 +35,7 @@ from expectations.conversation.bodies import (
     Heartbeat,
     HeartbeatResponse,
     MemberRequest,
+    Placement,
     Principal,
     TelemetryIdentity,
 )
@@ -86,7 +89,9 @@ class Pseudonyms:
     def statement(self, statement: Statement) -> Statement:
         """Replace the identities of a statement and its body."""
         body = statement.body
-        if body is not None and type(body) in IDENTITIES:
+        if isinstance(body, Placement):
+            statement = msgspec.structs.replace(statement, body=None)
+        elif body is not None and type(body) in IDENTITIES:
             statement = msgspec.structs.replace(statement, body=self._replaced(body))
         return self._replaced(statement)
 

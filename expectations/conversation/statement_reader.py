@@ -14,11 +14,12 @@ from decoders.codec.failure import DecodeFailure, Oddity, Remark
 from decoders.codec.request import Request, expects_response, read_request
 from decoders.codec.request_header import lasting_failure, other_header
 from decoders.codec.response import Response, read_response
+from decoders.frame.placement import is_placement
 from decoders.frame.record import Flag, Kind, Record
 from decoders.protocol import PRODUCE
 from decoders.schema.model import Message, Struct
 from decoders.schema.registry import Schemas
-from expectations.conversation.bodies import Principal
+from expectations.conversation.bodies import Placement, Principal
 from expectations.conversation.body_reader import request_body, response_body
 from expectations.conversation.observation import Failure, Statement
 from expectations.conversation.texts import bounded, bounded_or_none, is_blank
@@ -53,7 +54,7 @@ def read_statement(schemas: Schemas, record: Record) -> Statement:
         size=_size(record),
         named_port=Flag.NAMED_PORT in record.flags,
         responded=Flag.RESPONDED in record.flags,
-        body=_principal(record) if record.kind is Kind.PRINCIPAL else None,
+        body=_name(record),
     )
 
 
@@ -70,8 +71,13 @@ def _size(record: Record) -> int:
     return record.true_length if record.kind is Kind.INVALID_SIZE else 0
 
 
-def _principal(record: Record) -> Principal | None:
-    """Return the name that the feeder read. The topic may hold more: what is no text names nobody."""
+def _name(record: Record) -> Principal | Placement | None:
+    """Return the name that a record has for the client. The topic may hold more: what is no name is none."""
+    if record.kind is Kind.PLACEMENT:
+        name = record.frame.decode(errors="replace")
+        return Placement(name) if is_placement(name) else None
+    if record.kind is not Kind.PRINCIPAL:
+        return None
     name = record.frame.decode(errors="replace")
     return Principal(bounded(name)) if name.isprintable() and not is_blank(name) else None
 

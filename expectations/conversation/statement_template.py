@@ -1,9 +1,9 @@
 """Divides a statement into a template and its own values: its IDs and its epoch.
 
 Clients that behave alike make statements of one template. Five values of a statement may be its own: client
-ID, client instance ID, member ID, group ID or principal, and member epoch. A value that some rule treats
-specially stays in the template: a blank client ID, a reserved UUID, a member ID that is no UUID, an epoch
-that joins or leaves.
+ID, client instance ID, member ID, group ID (or the name that a record has for the client), and member epoch.
+A value that some rule treats specially stays in the template: a blank client ID, a reserved UUID, a member ID
+that is no UUID, an epoch that joins or leaves.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from expectations.conversation.bodies import (
     Heartbeat,
     HeartbeatResponse,
     MemberRequest,
+    Placement,
     Principal,
     TelemetryIdentity,
 )
@@ -26,7 +27,7 @@ from expectations.conversation.observation import Statement
 
 
 def is_own_text(text: str | None) -> bool:
-    """Whether a client ID, group ID or principal is an own value: neither blank nor with a zero byte."""
+    """Whether an ID or a name is an own value: neither blank nor with a zero byte."""
     return text is not None and "\0" not in text and not text.isspace() and text != ""
 
 
@@ -38,7 +39,7 @@ class OwnValues(enum.IntFlag):
     INSTANCE = 2
     MEMBER = 4
     GROUP = 8
-    """A group ID or a principal: no statement has both."""
+    """A group ID, a principal or a placement: no statement has two of them."""
     EPOCH = 16
 
 
@@ -108,10 +109,10 @@ def split(statement: Statement) -> tuple[StatementTemplate, Values]:
 
 
 def _group_field(body: object) -> str:
-    """Return the name of the field that holds a body's group ID or principal, empty if it has none."""
+    """Return the name of the field that holds a body's group ID or name, empty if it has none."""
     if isinstance(body, Heartbeat | MemberRequest | ClassicGroup):
         return "group_id"
-    return "name" if isinstance(body, Principal) else ""
+    return "name" if isinstance(body, Principal | Placement) else ""
 
 
 def _member_field(body: object) -> str:

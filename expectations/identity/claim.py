@@ -240,6 +240,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first_correlation_id: int | None = None
     gives_client_id_once: bool = False
     principal: str | None = None
+    placement: str | None = None
 
     @property
     def key(self) -> tuple[bytes, int] | str:

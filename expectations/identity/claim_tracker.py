@@ -400,6 +400,7 @@ class ConnectionClaims:
             instance_id=conversation.instance_id,
             joined=conversation.joined,
             principal=conversation.principal,
+            placement=conversation.placement,
         )
 
 

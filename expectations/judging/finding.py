@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from decoders.frame.placement import node_of, workload_of
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.identifier import identifier_text
@@ -67,10 +68,12 @@ class Finding(msgspec.Struct, kw_only=True):
     `message` is one line; `expected`, `observed` and `context` hold values as they were on the wire.
     `sequence` is the frame's number in its run. `occurrences` counts the offences seen so far.
 
-    Four fields are absent where they do not apply: `principal`, the name under which the client has logged
-    in, where it is not known, or not kept; `owner` where users name no owners, and null where the client is
-    nobody's; `header_layout`, how request header 3 carries the instance ID on the connection, is given with
-    KIP-1313's rules; `suppressed` where users suppress the finding.
+    Six fields are absent where they do not apply: `principal`, the name under which the client has logged
+    in, where it is not known, or not kept; `workload`, namespace and workload in Kubernetes, and `node`,
+    where no feeder knows the pod, `workload` also where the client uses the node's address; `owner` where
+    users name no owners, and null where the client is nobody's; `header_layout`, how request header 3 carries
+    the instance ID on the connection, is given with KIP-1313's rules; `suppressed` where users suppress the
+    finding.
     """
 
     id: str
@@ -99,6 +102,8 @@ class Finding(msgspec.Struct, kw_only=True):
     member_id: str | None
     group_id: str | None
     principal: str | msgspec.UnsetType = msgspec.UNSET
+    workload: str | msgspec.UnsetType = msgspec.UNSET
+    node: str | msgspec.UnsetType = msgspec.UNSET
     owner: str | msgspec.UnsetType | None = msgspec.UNSET
     api: str | None
     api_key: int | None
@@ -147,6 +152,7 @@ class Subject:
     member_id: str | None
     group_id: str | None
     principal: str | None
+    placement: str | None
 
 
 def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | None) -> Finding:
@@ -184,6 +190,8 @@ def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | No
         member_id=subject.member_id,
         group_id=subject.group_id,
         principal=subject.principal or msgspec.UNSET,
+        workload=workload_of(subject.placement) or msgspec.UNSET,
+        node=node_of(subject.placement) or msgspec.UNSET,
         api=api,
         api_key=_known(subject.api_key),
         api_version=_known(subject.api_version),

@@ -169,4 +169,5 @@ def _subject(claim: Claim, listener: str) -> Subject:
         member_id=claim.member_id,
         group_id=claim.group_id,
         principal=claim.principal,
+        placement=claim.placement,
     )

@@ -2,7 +2,7 @@
 
 The judge processes a window of observations and returns what to count and what to publish. A rule makes one
 finding per connection. It is published when it is made, when its level rises, and, if its count has grown or
-the client's principal has changed, when `republish` is called or the connection closes.
+the client's principal or placement has changed, when `republish` is called or the connection closes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from decoders.frame.placement import node_of, workload_of
 from decoders.frame.record import Kind
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
@@ -46,6 +47,7 @@ class OpenFinding(msgspec.Struct):
     published: int = 0
     published_level: str = ""
     published_principal: str | None = None
+    published_placement: str | None = None
 
 
 class ConnectionState(msgspec.Struct):
@@ -165,16 +167,17 @@ class Judge:
     def _publish(self, state: ConnectionState, everything: bool) -> Iterator[Finding]:
         """Publish findings that are new or have risen in level, and all that differ if `everything` is due.
 
-        They differ if they have grown, or if their client has shown another principal, or was refused.
+        They differ if they have grown, or if their client has another principal or placement, or was refused.
         """
-        principal = state.conversation.principal
+        principal, placement = state.conversation.principal, state.conversation.placement
         for known in state.findings.values():
             finding = known.finding
             has_grown = known.published != finding.occurrences
-            differs = has_grown or known.published_principal != principal
+            named = known.published_principal, known.published_placement
+            differs = has_grown or named != (principal, placement)
             if known.published_level != finding.level or (everything and differs):
                 known.published, known.published_level = finding.occurrences, finding.level
-                known.published_principal = principal
+                known.published_principal, known.published_placement = principal, placement
                 # The layout may have become known since the finding was made.
                 layout = state.conversation.layout if finding.kip == OVERLAID else None
                 yield self.terms.decided(
@@ -182,6 +185,8 @@ class Judge:
                         finding,
                         header_layout=layout or msgspec.UNSET,
                         principal=principal or msgspec.UNSET,
+                        workload=workload_of(placement) or msgspec.UNSET,
+                        node=node_of(placement) or msgspec.UNSET,
                     )
                 )
 
@@ -193,7 +198,13 @@ class Judge:
 
     def _owner(self, conversation: Conversation) -> str | None:
         software = conversation.software.name if conversation.software else None
-        return self.terms.owner(conversation.client, conversation.client_id, software, conversation.principal)
+        return self.terms.owner(
+            conversation.client,
+            conversation.client_id,
+            software,
+            conversation.principal,
+            workload_of(conversation.placement),
+        )
 
 
 def _subject(observation: Observation, conversation: Conversation, listener: str) -> Subject:
@@ -217,6 +228,7 @@ def _subject(observation: Observation, conversation: Conversation, listener: str
         member_id=heartbeat.member_id if heartbeat else None,
         group_id=heartbeat.group_id if heartbeat else None,
         principal=conversation.principal,
+        placement=conversation.placement,
     )
 
 

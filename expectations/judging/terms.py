@@ -14,8 +14,11 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 
-OwnerOf = Callable[[str, str | None, str | None, str | None], str | None]
-"""Returns whose a client is, by its address without a port, client ID, software's name and principal."""
+OwnerOf = Callable[[str, str | None, str | None, str | None, str | None], str | None]
+"""Returns whose a client is, by its address without a port and what else is known of it.
+
+That is its client ID, the name of its software, its principal and its workload.
+"""
 
 
 def as_found(finding: Finding) -> Finding:
@@ -45,17 +48,26 @@ class Terms:
         """Return a finding as users see it: with its owner, and by their decisions."""
         if self.owner_of is not None:
             owner = self.owner(
-                finding.client, finding.client_id, finding.client_software_name, finding.principal or None
+                finding.client,
+                finding.client_id,
+                finding.client_software_name,
+                finding.principal or None,
+                finding.workload or None,
             )
             finding = msgspec.structs.replace(finding, owner=owner)
         return self.decide(finding)
 
     def owner(
-        self, client: str, client_id: str | None, software_name: str | None, principal: str | None = None
+        self,
+        client: str,
+        client_id: str | None,
+        software_name: str | None,
+        principal: str | None = None,
+        workload: str | None = None,
     ) -> str | None:
         """Return the owner of a client by its address with a port, None if nobody is known."""
         host = client.rpartition(":")[0]
-        return self.owner_of(host, client_id, software_name, principal) if self.owner_of else None
+        return self.owner_of(host, client_id, software_name, principal, workload) if self.owner_of else None
 
     def named(self, columns: WindowColumns) -> WindowColumns:
         """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""

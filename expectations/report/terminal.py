@@ -81,8 +81,10 @@ def finding_line(finding: Finding) -> Text:
 
 
 def _user(finding: Finding) -> str:
-    """Return a client's address, and the name under which it logs in."""
-    return f"{finding.client} as {printable(finding.principal)}" if finding.principal else finding.client
+    """Return a client's address, where it runs, and the name under which it logs in."""
+    place = f" in {finding.workload}" if finding.workload else f" on {finding.node}" if finding.node else ""
+    name = f" as {printable(finding.principal)}" if finding.principal else ""
+    return f"{finding.client}{place}{name}"
 
 
 def counted(count: int, what: str) -> str:

@@ -64,6 +64,8 @@ _FINDING_COLUMNS: Final = (
     ("runbook", pa.string()),
     ("owner", pa.string()),
     ("principal", pa.string()),
+    ("workload", pa.string()),
+    ("node", pa.string()),
 )
 _RANGES: Final = pa.list_(
     pa.struct(
@@ -187,7 +189,7 @@ def _finding(finding: Finding) -> Row:
     values = {name: getattr(finding, name) for name, _ in _FINDING_COLUMNS}
     values.update({name: instant(values[name]) for name in _TIMES})
     values["suppressed"] = bool(finding.suppressed)
-    values["owner"], values["principal"] = finding.owner or None, finding.principal or None
+    values.update({name: values[name] or None for name in ("owner", "principal", "workload", "node")})
     for name in ("context", "evidence"):
         values[name] = msgspec.json.encode(values[name]).decode()
     return values

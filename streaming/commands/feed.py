@@ -19,6 +19,7 @@ from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, read_key_logs
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.pipe import is_pipe
+from streaming.feeder.pod_watch import ApiServer, PodWatch
 from streaming.feeder.port_watch import nothing_published
 from streaming.feeder.publisher import CLIENT_ID, Publisher
 from streaming.feeder.source import follow, open_capture, run_of_file
@@ -47,6 +48,7 @@ SETTINGS = (
     "max_request_bytes",
     "tls_keylog",
     "keep",
+    "kubernetes",
     "feeder_metrics_address",
     "schemas",
     "log_level",
@@ -185,8 +187,9 @@ def _feed(
 ) -> int:
     """Feed until the source ends. Returns the bytes that were captured on the watched ports."""
     own = stack.enter_context(OwnTraffic(configuration.ports)) if source.capture else None
+    pods = _pods(configuration)
     feeder = Feeder(
-        configuration, source.run, save, source.capture, own, key_logs=key_logs, stopping=stopping
+        configuration, source.run, save, source.capture, own, key_logs=key_logs, pods=pods, stopping=stopping
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -196,11 +199,21 @@ def _feed(
     if key_logs:
         # Again, because the change of the user permits dumps.
         forbid_core_dumps()
+    if pods:
+        stack.enter_context(closing(pods)).start()
     # After the change of the user: librdkafka connects at once, and must not do so as root.
     mark = own.mark.settings if own else {}
     outlet = DryRun() if dry else _publisher(configuration, feeder, mark)
     feeder.run(source.batches(feeder.idle), outlet)
     return feeder.captured_bytes
+
+
+def _pods(configuration: Configuration) -> PodWatch | None:
+    if not configuration.kubernetes:
+        return None
+    if configuration.identities != "plain":
+        raise UserError('kubernetes = true would name the clients that identities = "keyed-hash" hides')
+    return PodWatch(ApiServer.of_this_pod())
 
 
 def _serve(configuration: Configuration, feeder: Feeder) -> Exposition:

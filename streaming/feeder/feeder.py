@@ -1,7 +1,8 @@
 """The feeder: reads packets and publishes records, until the source ends or it is stopped.
 
 Each batch of packets passes, in this order: secrets of TLS that have appeared meanwhile, removal of unwatched
-traffic, the tracker (packets to frames), the cutter (what of a frame may be kept), the outlet. Between
+traffic, the tracker (packets to frames), the cutter (what of a frame may be kept), the outlet; with
+Kubernetes, records follow that say where clients run. Between
 batches the feeder polls the outlet, and twice a second updates its metrics and looks for ports that carry
 nothing readable. A live capture also publishes heartbeats: records of how far its clock has advanced.
 """
@@ -35,6 +36,8 @@ from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.fair_share import GIVEN_UP_FOR, FairShares
 from streaming.feeder.key_log_files import FollowedKeyLogs
 from streaming.feeder.outlet import Outlet
+from streaming.feeder.placements import Placements
+from streaming.feeder.pod_watch import PodWatch
 from streaming.feeder.port_watch import ANY_PORT, PortWatch, TlsWatch
 from streaming.feeder.unwatched_traffic import ExcludedTraffic, OwnTraffic
 from streaming.log import FEEDER_LOG
@@ -67,6 +70,7 @@ class FeederMetrics:
     def __init__(self, *, version: str, kafka: str) -> None:
         self.registry = instruments.page(version, kafka)
         self._waiting_bytes = instruments.gauge(metrics.FEED_WAITING_BYTES, self.registry)
+        self._watch_age = instruments.gauge(metrics.KUBERNETES_WATCH_AGE, self.registry)
         self._counters: dict[Metric, Counter] = {
             metric: instruments.counter(metric, self.registry)
             for metric in (
@@ -80,6 +84,9 @@ class FeederMetrics:
                 metrics.CAPTURE_CONTRADICTIONS,
                 metrics.TLS_CONNECTIONS,
                 metrics.FEED_RECORDS,
+                metrics.PLACED_CONNECTIONS,
+                metrics.KUBERNETES_ERRORS,
+                metrics.KUBERNETES_LEFT_OUT,
             )
         }
         self._reached: dict[tuple[Metric, tuple[str, ...]], int] = {}
@@ -106,6 +113,13 @@ class FeederMetrics:
         self._reach_each(metrics.FEED_RECORDS, totals.items())
         self._reach(metrics.FEED_SHED_BYTES, shed_bytes)
         self._waiting_bytes.set(waiting_bytes)
+
+    def account_pods(self, pods: PodWatch, outcomes: Mapping[str, int]) -> None:
+        """Account what became of the names of connections, and how well pods are known."""
+        self._watch_age.set(pods.age)
+        self._reach_each(metrics.PLACED_CONNECTIONS, outcomes.items())
+        self._reach(metrics.KUBERNETES_ERRORS, pods.errors)
+        self._reach(metrics.KUBERNETES_LEFT_OUT, pods.addresses.left_out)
 
     def _reach_each(self, metric: Metric, totals: Iterable[tuple[str, int]]) -> None:
         for label, total in totals:
@@ -145,7 +159,8 @@ class Feeder:
     """One run of the feeder over one source.
 
     With a live `capture`, its drops are counted and its clock is published. `own` removes the feeder's own
-    connections. `key_logs` has the secrets of TLS. Set `stopping` to make `run` finish.
+    connections. `key_logs` has the secrets of TLS, `pods` the addresses of clients in Kubernetes. Set
+    `stopping` to make `run` finish.
     """
 
     def __init__(
@@ -157,6 +172,7 @@ class Feeder:
         own: OwnTraffic | None = None,
         *,
         key_logs: FollowedKeyLogs | None = None,
+        pods: PodWatch | None = None,
         stopping: threading.Event | None = None,
     ) -> None:
         cluster, feeder = configuration.cluster, configuration.feeder
@@ -176,6 +192,8 @@ class Feeder:
             keeps_principals=configuration.keeps_principals,
         )
         self._cutter = ColumnarCutter(self.schemas)
+        self._pods = pods
+        self._placements = Placements(pods, self._tracker.take_sequence) if pods else None
         self._heartbeats = FeederHeartbeats(run, cluster, feeder)
         # Compile before packets arrive, and before a change to a user who may not write the cache.
         self._cutter.cut(self._tracker.feed(PacketBatch.of([])))
@@ -274,7 +292,8 @@ class Feeder:
         if self._save is not None:
             self._write(packets, self._save)
         others = self._own.without_own(packets, ledger) if self._own else packets
-        self._outlet.publish_batch(self._cutter.cut(self._tracked(others)))
+        batch = self._cutter.cut(self._tracked(others))
+        self._outlet.publish_batch(self._placements.added(batch) if self._placements else batch)
         if self._capture and time.monotonic() - self._heartbeat_at > HEARTBEAT_INTERVAL:
             self._heartbeat_at = time.monotonic()
             read_until = int(packets.captured_at[-1]) if packets.size else time.time_ns()
@@ -320,6 +339,8 @@ class Feeder:
         if not self._stopping.is_set():
             self._port_watch.check(self._port_ledgers, self._measured_at)
             self._tls_watch.check(self._port_ledgers, self._measured_at)
+        if self._pods and self._placements:
+            self._metrics.account_pods(self._pods, self._placements.outcomes)
         self._account_records()
 
     def _account_records(self) -> None:

@@ -296,6 +296,31 @@ FEED_WAITING_BYTES = Metric(
     "Memory of the records that wait for Kafka.",
     unit="bytes",
 )
+PLACED_CONNECTIONS = Metric(
+    "kipwatch_kubernetes_connections_total",
+    MetricType.COUNTER,
+    "Connections by what Kubernetes' API tells of their clients' addresses: a pod; a node, whose address "
+    "others share; ambiguous, if two pods may have had it; unknown, as outside of the cluster; closed before "
+    "anything was known. Stale counts those, once more, that were named while the API was away.",
+    ("outcome",),
+)
+KUBERNETES_WATCH_AGE = Metric(
+    "kipwatch_kubernetes_watch_age_seconds",
+    MetricType.GAUGE,
+    "Time since Kubernetes' API told anything of pods, at most a minute while it is there. Always 0 without "
+    "`kubernetes = true`.",
+    unit="seconds",
+)
+KUBERNETES_ERRORS = Metric(
+    "kipwatch_kubernetes_errors_total",
+    MetricType.COUNTER,
+    "Attempts to list or watch pods that failed, or a watch that broke off.",
+)
+KUBERNETES_LEFT_OUT = Metric(
+    "kipwatch_kubernetes_left_out_total",
+    MetricType.COUNTER,
+    "Addresses of pods that the feeder has no room to keep; an address counts again when its pod changes.",
+)
 BUILD_INFO = Metric(
     "kipwatch_build_info",
     MetricType.GAUGE,
@@ -328,6 +353,10 @@ METRICS = (
     FEED_RECORDS,
     FEED_SHED_BYTES,
     FEED_WAITING_BYTES,
+    PLACED_CONNECTIONS,
+    KUBERNETES_WATCH_AGE,
+    KUBERNETES_ERRORS,
+    KUBERNETES_LEFT_OUT,
     DETECTION_DELAY,
     BATCH_DURATION,
     LAST_BATCH_TIMESTAMP,

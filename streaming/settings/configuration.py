@@ -247,6 +247,12 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             description="what else is kept: principal, the names under which clients log in, never a secret"
         ),
     ] = []
+    kubernetes: Annotated[
+        bool,
+        Described(
+            description="true to name clients by the pods of the Kubernetes cluster that the feeder runs in"
+        ),
+    ] = False
     identities: Annotated[
         Literal["plain", "keyed-hash"],
         Described(

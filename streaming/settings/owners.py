@@ -32,7 +32,8 @@ _REMEMBERED: Final = 20_000
 class Owner(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The name of an owner, and which clients are theirs: those that all given keys match.
 
-    Texts may be globs. `client` is an address or a network in CIDR notation.
+    Texts may be globs. `client` is an address or a network in CIDR notation, `workload` a namespace and a
+    workload, such as `payments/checkout`.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST)]
@@ -40,12 +41,13 @@ class Owner(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     client_software_name: str | None = None
     client: str | None = None
     principal: str | None = None
+    workload: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse a name that means something else, an entry without keys, and an invalid network."""
         if self.name in RESERVED or not self.name.isprintable():
             raise ValueError(f"no owner can be called {self.name!r}")
-        if self.client_id is self.client_software_name is self.client is self.principal is None:
+        if all(getattr(self, name) is None for name in self.__struct_fields__ if name != "name"):
             raise ValueError(
                 'an owner needs a key that matches clients; client_id = "*" is all that have one'
             )
@@ -69,8 +71,8 @@ class _Entry(NamedTuple):
     network: str | None
 
 
-_Shown = tuple[str | None, str | None, str, str | None]
-"""The texts of a client: its client ID, its software's name, its address without a port, its principal."""
+_Shown = tuple[str | None, str | None, str, str | None, str | None]
+"""The texts of a client: client ID, software's name, address without a port, principal, workload."""
 _Address = tuple[int, int]
 """The bits that addresses of its kind have, and those of the address as a number."""
 
@@ -125,15 +127,18 @@ class Owners:
         return hash(self._packed)
 
     def of(
-        self, host: str, client_id: str | None, software_name: str | None, principal: str | None = None
+        self,
+        host: str,
+        client_id: str | None,
+        software_name: str | None,
+        principal: str | None = None,
+        workload: str | None = None,
     ) -> str | None:
         """Return the owner of a client by its address without a port, None if it is nobody's."""
-        return self._remembered(host, client_id, software_name, principal)
+        return self._remembered((client_id, software_name, host, principal, workload))
 
-    def _of(
-        self, host: str, client_id: str | None, software_name: str | None, principal: str | None
-    ) -> str | None:
-        shown, address = (client_id, software_name, host, principal), _address(host)
+    def _of(self, shown: _Shown) -> str | None:
+        address = _address(shown[2])
         return next(
             (
                 self._entries[number].name
@@ -181,11 +186,14 @@ def owners_of(entries: Iterable[Owner], pseudonyms: Pseudonyms | None = None) ->
 def _entry(owner: Owner, pseudonyms: Pseudonyms | None) -> _Entry:
     client_id, client, principal = owner.client_id, owner.client, owner.principal
     if pseudonyms is None:
-        return _Entry(owner.name, (client_id, owner.client_software_name, None, principal), client)
+        texts = client_id, owner.client_software_name, None, principal, owner.workload
+        return _Entry(owner.name, texts, client)
+    if owner.workload is not None:
+        raise ValueError('with identities = "keyed-hash" no workload is kept, so none has an owner')
     client_id = client_id and pseudonyms.text(whole("client_id", client_id, "*?["))
     principal = principal and pseudonyms.text(whole("principal", principal, "*?["))
     host = client and pseudonyms.host(bracketed(whole("client", client, "/")))
-    return _Entry(owner.name, (client_id, owner.client_software_name, host, principal), None)
+    return _Entry(owner.name, (client_id, owner.client_software_name, host, principal, None), None)
 
 
 def _divided(glob: str) -> tuple[str, str]:

@@ -216,6 +216,10 @@ class Events(Sequence[Record]):
         """Return the same events with `change` applied to all that are not in `changes`."""
         return Events(self.changes, [change(record) for record in self.others], self._openings)
 
+    def followed_by(self, records: list[Record]) -> Events:
+        """Return these events and others that follow all of the batch."""
+        return Events(self.changes, self.others + records, self._openings)
+
     def chosen(self, places: NDArray[np.int64]) -> Events:
         """Return the records at these places, which are in rising order."""
         if self._order is None:

@@ -103,7 +103,7 @@ class ColumnarTracker:
             max_connections=max_connections,
             max_held=max_held,
             max_frame=max_frame,
-            next_sequence=self._take_sequence,
+            next_sequence=self.take_sequence,
             on_end=on_end,
             excludes_client=excludes_client,
             key_log=key_log,
@@ -211,7 +211,8 @@ class ColumnarTracker:
         self._slow_path.finish()
         return self._end_batch()
 
-    def _take_sequence(self) -> int:
+    def take_sequence(self) -> int:
+        """Number a record of this run that follows all others so far."""
         sequence: int = self._next_sequence.item()
         self._next_sequence[0] = sequence + 1
         return sequence

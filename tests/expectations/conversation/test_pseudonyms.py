@@ -31,8 +31,12 @@ IDENTIFIES_NOBODY = {
     ("SoftwareClaim", "cluster_id"),
     ("ClusterDescription", "cluster_id"),
     ("Statement", "layout"),
+    ("Placement", "name"),
 }
-"""Texts that stay as they are: names of programs, and what names the user's own clusters."""
+"""Texts that stay as they are: names of programs, and what names the user's own clusters.
+
+A placement does not stay: its statement has none then.
+"""
 uuids = st.binary(min_size=16, max_size=16).filter(lambda each: each not in RESERVED)
 texts = st.one_of(
     st.text(max_size=40),

@@ -98,19 +98,15 @@ entries = st.builds(
     client_software_name=st.none() | st.sampled_from(GLOBS),
     client=st.sampled_from(NETWORKS),
     principal=st.none() | st.sampled_from(GLOBS),
+    workload=st.none() | st.sampled_from(GLOBS),
 )
-shown = st.tuples(st.sampled_from(HOSTS), *[st.none() | st.sampled_from(TEXTS)] * 3)
+shown = st.tuples(st.sampled_from(HOSTS), *[st.none() | st.sampled_from(TEXTS)] * 4)
 
 
-def covers(
-    entry: Owner, host: str, client_id: str | None, software: str | None, principal: str | None
-) -> bool:
+def covers(entry: Owner, host: str, *shown: str | None) -> bool:
     """What an entry means, compared one by one."""
-    texts = (
-        (entry.client_id, client_id),
-        (entry.client_software_name, software),
-        (entry.principal, principal),
-    )
+    globs = entry.client_id, entry.client_software_name, entry.principal, entry.workload
+    texts = zip(globs, shown, strict=True)
     return ip_address(host.strip("[]")) in ip_network(str(entry.client)) and all(
         glob is None or (text is not None and fnmatch.fnmatchcase(text, glob)) for glob, text in texts
     )
@@ -118,7 +114,7 @@ def covers(
 
 @given(st.lists(entries, max_size=12), shown)
 def test_the_index_finds_what_a_comparison_of_all_entries_finds(
-    listed: list[Owner], client: tuple[str, str | None, str | None, str | None]
+    listed: list[Owner], client: tuple[str, str | None, str | None, str | None, str | None]
 ) -> None:
     expected = next((entry.name for entry in listed if covers(entry, *client)), None)
     assert owners_of(listed).of(*client) == expected
@@ -166,6 +162,8 @@ def test_with_pseudonyms_whole_names_are_known_again_and_patterns_refused(tmp_pa
     assert found.of("h-00", "app", None) is None
     with pytest.raises(UserError, match=r'owners\.toml: with identities = "keyed-hash" client_id'):
         owners(tmp_path, FILE, pseudonyms)
+    with pytest.raises(UserError, match=r'owners\.toml: with identities = "keyed-hash" no workload'):
+        owners(tmp_path, '[[owner]]\nname = "a"\nworkload = "payments/checkout"\n', pseudonyms)
 
 
 def test_a_worker_unpacks_owners_once_and_knows_a_change(tmp_path: Path) -> None:
@@ -194,4 +192,4 @@ def test_ten_thousand_entries_are_not_compared_one_by_one() -> None:
     found = owners_of([*of_names, *of_networks])
     for number in range(0, 5_000, 7):
         address = _address(f"10.1.{number % 250}.1")
-        assert len([*found._candidates((f"service-{number}-x", "java", "", None), address)]) == 2
+        assert len([*found._candidates((f"service-{number}-x", "java", "", None, None), address)]) == 2

@@ -1,0 +1,150 @@
+"""The watch follows pods through breaks of any kind, and says when it cannot."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming.commands import feed
+from streaming.feeder import pod_watch as watch_module
+from streaming.feeder.pod_watch import ApiServer, PodWatch
+from streaming.log import configure_log
+from streaming.settings.configuration import Configuration
+from streaming.user_error import UserError
+from tests.streaming.feeder.pod_server import PATIENCE, PodServer, pod, serving, until, watching
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer]:
+    yield from serving(tmp_path, monkeypatch)
+
+
+def now(watch: PodWatch, address: str) -> set[str]:
+    return watch.addresses.placements(address, time.time_ns())
+
+
+def test_pods_that_are_there_come_and_go_are_known(server: PodServer) -> None:
+    started = time.time() - 60
+    for number in range(5):
+        server.put(pod(f"app-{number}", f"10.0.1.{number}", started=started))
+    with closing(watching(server)) as watch:
+        until(lambda: watch.current_since)
+        assert [now(watch, f"10.0.1.{number}") for number in range(5)] == [
+            {f"payments/app-{number}@node-7"} for number in range(5)
+        ]
+        assert [query.get("continue") for query in server.asked] == [None, "2", "4", None]
+        new = pod("new", "10.0.1.9", started=started)
+        server.put(new)
+        until(lambda: now(watch, "10.0.1.9"))
+        server.remove(new)
+        until(lambda: not now(watch, "10.0.1.9"))
+        assert watch.addresses.placements("10.0.1.9", int(started + 1) * SECOND) == {"payments/new@node-7"}
+        assert (watch.errors, len(server.asked)) == (0, 4)
+
+
+def test_a_watch_that_ends_goes_on_where_it_ended(server: PodServer) -> None:
+    with closing(watching(server)) as watch:
+        until(lambda: watch.current_since)
+        server.put(pod("one", "10.0.1.1", started=time.time()))
+        until(lambda: now(watch, "10.0.1.1"))
+        server.bookmark()
+        until(lambda: watch._version == "102")
+        server.cut()
+        until(lambda: len(server.asked) >= 3)
+        assert server.asked[2].items() >= {"watch": "1", "resourceVersion": "102"}.items()
+        server.put(pod("two", "10.0.1.2", started=time.time()))
+        until(lambda: now(watch, "10.0.1.2"))
+        assert [query for query in server.asked if not query.get("watch")] == server.asked[:1]
+
+
+def test_what_the_api_has_forgotten_is_listed_again(server: PodServer) -> None:
+    gone, stays = (pod(name, f"10.0.1.{len(name)}", started=time.time() - 60) for name in ("gone", "stays"))
+    server.put(gone)
+    server.put(stays)
+    with closing(watching(server)) as watch:
+        until(lambda: watch.current_since)
+        server.remove(gone, in_silence=True)
+        server.put(pod("new", "10.0.1.9", started=time.time() - 60), in_silence=True)
+        server.compact()
+        server.cut()
+        until(lambda: now(watch, "10.0.1.9"))
+        until(lambda: watch.current_since)
+        assert now(watch, "10.0.1.4") == set() and now(watch, "10.0.1.5") == {"payments/stays@node-7"}
+        assert watch.errors == 0
+
+
+def events(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_while_the_api_is_away_names_are_stale_and_it_is_said_once(
+    server: PodServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_log()
+    server.put(pod("one", "10.0.1.1", started=time.time() - 60))
+    with closing(watching(server)) as watch:
+        until(lambda: watch.current_since)
+        server.status = 503
+        server.cut()
+        until(lambda: watch.errors >= 3)
+        assert watch.current_since is None and now(watch, "10.0.1.1") == {"payments/one@node-7"}
+        assert watch.age > 0
+        server.status = 200
+        until(lambda: watch.current_since)
+        assert watch.age < PATIENCE
+    told = [event for event in events(capsys) if event.get("feeder", "").startswith("kubernetes")]
+    assert [event["feeder"] for event in told] == [
+        "kubernetes-watched",
+        "kubernetes-away",
+        "kubernetes-watched",
+    ]
+    assert told[1]["reason"] == "503 not today" and told[1]["level"] == "warning"
+
+
+def test_a_token_is_read_anew_and_a_refusal_told(server: PodServer) -> None:
+    token = server.account / "token"
+    text = token.read_text()
+    token.write_text("another")
+    with closing(watching(server)) as watch:
+        until(lambda: watch.errors >= 2)
+        token.unlink()
+        until(lambda: watch.errors >= 4)
+        assert watch.current_since is None
+        token.write_text(text)
+        until(lambda: watch.current_since)
+
+
+def test_who_is_not_signed_by_the_accounts_authority_is_not_believed(
+    server: PodServer, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with closing(PodServer(other)) as stranger:
+        (server.account / "ca.crt").write_bytes((stranger.account / "ca.crt").read_bytes())
+        with closing(watching(server)) as watch:
+            until(lambda: watch.errors >= 2)
+            assert not server.asked and watch.current_since is None
+
+
+def test_a_silent_watch_is_dead(server: PodServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "SILENCE", 0.3)
+    with closing(watching(server)) as watch:
+        until(lambda: watch.errors and watch.current_since)
+
+
+def test_a_feeder_outside_of_a_cluster_or_with_pseudonyms_watches_nothing() -> None:
+    with pytest.raises(UserError, match="KUBERNETES_SERVICE_HOST is not set"):
+        ApiServer.of_this_pod({})
+    found = ApiServer.of_this_pod({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"})
+    assert (found.host, found.port) == ("fd00::1", 443)
+    assert feed._pods(Configuration()) is None
+    with pytest.raises(UserError, match="would name the clients"):
+        feed._pods(Configuration(kubernetes=True, identities="keyed-hash"))
