@@ -192,6 +192,28 @@ def test_pods_have_no_right_that_they_do_not_need(run: Run, values: Path) -> Non
         assert pod.get("securityContext", {}).get("runAsNonRoot", False) == (added(security) == [])
 
 
+def test_feeders_may_read_pods_where_they_name_clients_by_them(run: Run) -> None:
+    values = HELM / "values/hostnetwork.yaml"
+    assert not {each["kind"] for each in objects(rendered(run, values))} & {
+        "ClusterRole",
+        "ClusterRoleBinding",
+    }
+    text = rendered(run, values, "--set", "feeder.kubernetes=true")
+    (rule,) = of_kind(text, "ClusterRole")["rules"]
+    assert rule == {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}
+    binding, pod = of_kind(text, "ClusterRoleBinding"), templates(text)["DaemonSet"]["spec"]
+    (account,) = binding["subjects"]
+    assert binding["roleRef"]["name"] == of_kind(text, "ClusterRole")["metadata"]["name"]
+    assert account == {"kind": "ServiceAccount", "name": pod["serviceAccountName"], "namespace": "kipwatch"}
+    assert pod["automountServiceAccountToken"] is True
+    assert "--kubernetes=true" in pod["containers"][0]["args"]
+    query = templates(text)["StatefulSet"]["spec"]
+    assert query["serviceAccountName"] != pod["serviceAccountName"]
+    assert query["automountServiceAccountToken"] is False
+    with pytest.raises(AssertionError, match=r"needs feeder\.mode daemonset"):
+        rendered(run, values, "--set", "feeder.kubernetes=true", "--set", "feeder.mode=none")
+
+
 def templates(text: str) -> dict[str, dict[str, Any]]:
     """Return the pods of the chart by the kind of their controller."""
     return {each["kind"]: each["spec"]["template"] for each in objects(text) if "Set" in each["kind"]}

@@ -11,6 +11,9 @@ args:
   - --config=/etc/kipwatch/kipwatch.toml
   - --interface={{ .Values.feeder.interface }}
   - --feeder-metrics-address=0.0.0.0:9107
+  {{- if .Values.feeder.kubernetes }}
+  - --kubernetes=true
+  {{- end }}
 {{ include "kipwatch.environment" . }}
 ports:
   - name: kw-feeder
