@@ -83,8 +83,8 @@ def finding_line(finding: Finding) -> Text:
 def _user(finding: Finding) -> str:
     """Return a client's address, where it runs, and the name under which it logs in."""
     place = f" in {finding.workload}" if finding.workload else f" on {finding.node}" if finding.node else ""
-    name = f" as {printable(finding.principal)}" if finding.principal else ""
-    return f"{finding.client}{place}{name}"
+    name = f" as {finding.principal}" if finding.principal else ""
+    return f"{finding.client}{printable(place + name)}"
 
 
 def counted(count: int, what: str) -> str:

@@ -22,6 +22,7 @@ from streaming.doctor import Answer, Diagnosis, examine
 from streaming.doctor.kafka import KafkaDoctor, TopicUse, findings_use, frames_use, quarantine_use
 from streaming.doctor.machine import capture_right, checkpoint, clock, feeder_user, interface, watched_ports
 from streaming.feeder.capture import can_capture
+from streaming.feeder.pod_watch import ApiServer, PodWatch
 from streaming.settings.configuration import Configuration, configure
 from streaming.settings.kafka_client import jvm_options
 from streaming.user_error import UserError
@@ -94,10 +95,18 @@ def _login_of_spark(configuration: Configuration) -> str:
 def _for_feeder(configuration: Configuration) -> Iterator[Diagnosis]:
     if configuration.user:
         yield feeder_user(configuration.user)
+    if configuration.kubernetes:
+        yield examine("Kubernetes", _pods)
     found = [capture_right(), *map(interface, configuration.interface)]
     yield from found
     if all(each.answer is Answer.YES for each in found):
         yield from watched_ports(configuration)
+
+
+def _pods() -> str:
+    watch = PodWatch(ApiServer.of_this_pod())
+    watch.list_once()
+    return f"pods may be listed and have {len(watch.addresses)} addresses"
 
 
 def _of_kafka(configuration: Configuration, *, feeder: bool, query: bool) -> Iterator[Diagnosis]:

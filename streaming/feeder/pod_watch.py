@@ -49,7 +49,7 @@ class ApiServer(NamedTuple):
 
     host: str
     port: int
-    account: Path = ACCOUNT
+    account: Path
 
     @classmethod
     def of_this_pod(cls, environment: Mapping[str, str] = os.environ) -> ApiServer:
@@ -60,7 +60,7 @@ class ApiServer(NamedTuple):
                 "kubernetes = true needs a pod, whose environment says where Kubernetes' API is: "
                 "KUBERNETES_SERVICE_HOST is not set here"
             )
-        return cls(host, int(port))
+        return cls(host, int(port), ACCOUNT)
 
     def connect(self) -> HTTPSConnection:
         """Raises OSError if the account's certificates cannot be read."""
@@ -101,6 +101,7 @@ class _Refusal(msgspec.Struct):
     message: str = ""
 
 
+_FAILURES: Final = (OSError, HTTPException, AwayError, ValueError, RecursionError)
 _LIST: Final = msgspec.json.Decoder(_PodList)
 _EVENT: Final = msgspec.json.Decoder(_Event)
 _POD: Final = msgspec.json.Decoder(Pod)
@@ -131,6 +132,14 @@ class PodWatch:
         """Seconds since the API was heard."""
         return max(0.0, (time.time_ns() - self._heard_at) / 1e9)
 
+    def list_once(self) -> None:
+        """List all pods, instead of `start`. Raises UserError that says why it is not possible."""
+        try:
+            with closing(self._server.connect()) as connection:
+                self._list(connection)
+        except (GoneError, *_FAILURES) as error:
+            raise UserError(f"pods cannot be listed: {_reason(error)}") from error
+
     def start(self) -> None:
         self._thread.start()
 
@@ -154,7 +163,7 @@ class PodWatch:
             except GoneError:
                 self._version, self.current_since = "", None
                 wait = FIRST_WAIT
-            except (OSError, HTTPException, AwayError, ValueError, RecursionError) as error:
+            except _FAILURES as error:
                 if self._stopping.is_set():
                     return
                 wait = FIRST_WAIT if self.current_since is not None else min(2 * wait, LONGEST_WAIT)
@@ -238,6 +247,9 @@ class PodWatch:
         self.errors, self._version = self.errors + 1, ""
         if self.current_since is not None or self.errors == 1:
             self.current_since = None
-            reason = " ".join(str(error).split()) or type(error).__name__
-            FEEDER_LOG.warning("kubernetes-away", reason=reason, message="names of clients go stale")
+            FEEDER_LOG.warning("kubernetes-away", reason=_reason(error), message="names of clients go stale")
         self.changes += 1
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from streaming.commands import feed
+from streaming.commands import doctor, feed
+from streaming.doctor import Answer
 from streaming.feeder import pod_watch as watch_module
 from streaming.feeder.pod_watch import ApiServer, PodWatch
 from streaming.log import configure_log
@@ -135,9 +136,27 @@ def test_who_is_not_signed_by_the_accounts_authority_is_not_believed(
 
 
 def test_a_silent_watch_is_dead(server: PodServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "SILENCE", 0.3)
+    monkeypatch.setattr(watch_module, "SILENCE", 1.0)
     with closing(watching(server)) as watch:
         until(lambda: watch.errors and watch.current_since)
+
+
+def test_the_doctor_lists_pods_once_or_says_why_it_cannot(
+    server: PodServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examined() -> tuple[Answer, str]:
+        configuration = Configuration(kubernetes=True, interface=["no-such-one"])
+        (found,) = [each for each in doctor._for_feeder(configuration) if each.name == "Kubernetes"]
+        return found.answer, found.detail
+
+    assert examined()[0] is Answer.NO and "KUBERNETES_SERVICE_HOST" in examined()[1]
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", server.api.host)
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.api.port))
+    monkeypatch.setattr(watch_module, "ACCOUNT", server.account)
+    server.put(pod("one", "10.0.1.1", "fd00::1", started=time.time()))
+    assert examined() == (Answer.YES, "pods may be listed and have 2 addresses")
+    server.status = 403
+    assert examined() == (Answer.NO, "pods cannot be listed: 403 not today")
 
 
 def test_a_feeder_outside_of_a_cluster_or_with_pseudonyms_watches_nothing() -> None:

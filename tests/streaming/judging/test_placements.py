@@ -10,6 +10,7 @@ from expectations.judging.finding import Finding
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
+from expectations.report.terminal import finding_line
 from streaming.settings.owners import Owner, owners_of
 from tests.exchange import ID_A, SOFTWARE, Exchange
 from tests.streaming.judging.stepping import Pair, Stores
@@ -125,6 +126,11 @@ def test_whose_a_client_is_may_depend_on_its_workload() -> None:
         exchange = placed(placement)
         judge = Judge({}, Terms(owner_of=owners_of(listed).of))
         assert malformed(exchange.judge(judge=judge)).owner == owner
+
+
+def test_a_line_of_the_terminal_says_where_a_client_runs() -> None:
+    for placement, told in ((CHECKOUT, "0.1:40000 in payments/checkout → "), ("@node-7", " on node-7 → ")):
+        assert told in finding_line(malformed(placed(placement).judge())).plain
 
 
 def test_with_pseudonyms_nobodys_placement_is_kept() -> None:
