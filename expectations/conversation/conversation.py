@@ -250,7 +250,7 @@ class Conversation(msgspec.Struct, array_like=True):
         if isinstance(shown.body, Principal):
             self.claimed_principal = shown.body.name
         elif isinstance(shown.body, Placement):
-            self.placement = shown.body.name
+            self.placement = shown.body.name or None
 
     def _process_loss(self, loss: Observation) -> None:
         """Take back what the lost bytes may have changed: the first request, or the advertised ranges."""

@@ -75,7 +75,7 @@ def _name(record: Record) -> Principal | Placement | None:
     """Return the name that a record has for the client. The topic may hold more: what is no name is none."""
     if record.kind is Kind.PLACEMENT:
         name = record.frame.decode(errors="replace")
-        return Placement(name) if is_placement(name) else None
+        return Placement(name) if is_placement(name) or not name else None
     if record.kind is not Kind.PRINCIPAL:
         return None
     name = record.frame.decode(errors="replace")

@@ -1,8 +1,9 @@
 """Says where the clients of connections run: records PLACEMENT, beside those that the tracker makes.
 
-A new connection is looked up by its client's address and the time of its opening. A pod may connect before
-the API tells of its address, so a connection that has no name waits for one. While the API is away names are
-stale, and connections that open then are looked up again when it is back.
+A new connection is looked up by its client's address and the time of its opening. What the API tells lags
+behind: a pod may connect before its address is known, or while that still is its predecessor's. So each
+connection waits for LAG, is looked up again while it has no name, and once at the end, and what was said of
+it is put right or taken back. While the API is away names are stale, and connections wait until it is back.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from decoders.frame.record import Flag, Kind, Record
 from decoders.wire.columnar.frames import FrameBatch
@@ -19,23 +20,32 @@ from streaming.feeder.pod_watch import PodWatch
 from streaming.feeder.pods import LAG
 
 MOST_WAITING: Final = 20_000
-"""Connections that may wait for a name. If there are more, the oldest get none."""
+"""Connections that may wait. If there are more, the oldest wait no longer."""
 LOOK_INTERVAL: Final = 1.0
-"""Seconds between two looks at those that wait."""
+"""Seconds between two looks at those that wait without a name."""
+
+
+class _Waiting(NamedTuple):
+    """A connection by its record OPENED, what was said of it, and whether the API was there when it was."""
+
+    opened: Record
+    given: str = ""
+    is_fresh: bool = False
 
 
 class Placements:
     """Names the connections of one feeder. `outcomes` counts them by what became of it.
 
-    The outcomes are `pod`, `node` (its address is shared), `stale` (while the API is away), `ambiguous`,
-    `unknown`, and `closed`, for connections that ended before they had a name.
+    The outcomes are `pod`, `node` (its address is shared), `ambiguous`, `unknown`, and `closed`, for
+    connections that ended before they had a name; `stale` counts names that were given while the API was
+    away.
     """
 
     def __init__(self, watch: PodWatch, next_sequence: Callable[[], int]) -> None:
         self.outcomes: Counter[str] = Counter()
         self._watch = watch
         self._next_sequence = next_sequence
-        self._waiting: dict[bytes, tuple[Record, str]] = {}
+        self._waiting: dict[bytes, _Waiting] = {}
         self._seen = -1
         self._looked_at = 0.0
         self._latest = 0
@@ -56,12 +66,12 @@ class Placements:
         if len(batch.frames.captured_at):
             self._latest = max(self._latest, int(batch.frames.captured_at.max()))
         if self._has_news():
-            yield from self._look_up([*self._waiting.values()])
-        yield from self._look_up([(record, "") for record in opened.values()])
-        self._give_up()
+            yield from self._name([each for each in self._waiting.values() if not each.is_fresh])
+        yield from self._name([_Waiting(record) for record in opened.values()])
+        yield from self._settle()
 
     def _has_news(self) -> bool:
-        """Whether to look those up again that wait. In a large cluster there always is news."""
+        """Whether to look those up again that have no name. In a large cluster there always is news."""
         changes, now = self._watch.changes, time.monotonic()
         if changes == self._seen or now - self._looked_at < LOOK_INTERVAL:
             return False
@@ -70,49 +80,53 @@ class Placements:
 
     def _close(self, connection: bytes, opened: dict[bytes, Record]) -> None:
         waited = self._waiting.pop(connection, None)
-        if opened.pop(connection, None) is not None or (waited is not None and not waited[1]):
+        if opened.pop(connection, None) is not None or (waited is not None and not waited.given):
             self.outcomes["closed"] += 1
+        elif waited is not None:
+            self._count(waited.given)
 
-    def _look_up(self, connections: list[tuple[Record, str]]) -> Iterator[Record]:
+    def _name(self, connections: list[_Waiting]) -> Iterator[Record]:
         is_current = self._watch.current_since is not None
-        for opened, given in connections:
-            found = self._watch.addresses.placements(_host(opened), opened.captured_at)
-            placement = next(iter(found)) if len(found) == 1 else ""
-            if is_current and found:
-                self._waiting.pop(opened.connection, None)
-                self._count(placement)
-            else:
-                if placement and not given:
-                    self.outcomes["stale"] += 1
-                self._waiting[opened.connection] = opened, placement or given
-            if placement and placement != given:
-                yield dataclasses.replace(
-                    opened,
-                    kind=Kind.PLACEMENT,
-                    sequence=self._next_sequence(),
-                    captured_at=max(self._latest, opened.captured_at),
-                    flags=Flag.NONE,
-                    frame=placement.encode(),
-                )
+        for opened, given, _ in connections:
+            found = self._found(opened)
+            placement = next(iter(found)) if len(found) == 1 else given
+            self._waiting[opened.connection] = _Waiting(opened, placement, is_current and len(found) == 1)
+            if placement != given:
+                self.outcomes["stale"] += not is_current
+                yield self._record(opened, placement)
 
-    def _count(self, placement: str) -> None:
-        kind = "ambiguous" if not placement else "node" if placement.startswith("@") else "pod"
-        self.outcomes[kind] += 1
-
-    def _give_up(self) -> None:
-        """Stop to wait for names that surely do not come, and for those that are too many."""
+    def _settle(self) -> Iterator[Record]:
+        """Look up for the last time those that have waited, and the oldest if too many wait."""
         current_since = self._watch.current_since
         expired = time.time_ns() - LAG
         while self._waiting:
-            connection = next(iter(self._waiting))
-            opened, given = self._waiting[connection]
+            opened, given, _ = next(iter(self._waiting.values()))
             has_waited = current_since is not None and max(opened.captured_at, current_since) < expired
             if not has_waited and len(self._waiting) <= MOST_WAITING:
                 break
-            del self._waiting[connection]
-            if not given:
-                self.outcomes["unknown"] += 1
+            del self._waiting[opened.connection]
+            found = self._found(opened)
+            placement = next(iter(found)) if len(found) == 1 else ""
+            self._count(placement, is_known=bool(found))
+            if placement != given:
+                yield self._record(opened, placement)
 
+    def _found(self, opened: Record) -> set[str]:
+        host = opened.client.rpartition(":")[0].strip("[]")
+        return self._watch.addresses.placements(host, opened.captured_at)
 
-def _host(record: Record) -> str:
-    return record.client.rpartition(":")[0].strip("[]")
+    def _record(self, opened: Record, placement: str) -> Record:
+        return dataclasses.replace(
+            opened,
+            kind=Kind.PLACEMENT,
+            sequence=self._next_sequence(),
+            captured_at=max(self._latest, opened.captured_at),
+            flags=Flag.NONE,
+            frame=placement.encode(),
+        )
+
+    def _count(self, placement: str, *, is_known: bool = True) -> None:
+        if not placement:
+            self.outcomes["ambiguous" if is_known else "unknown"] += 1
+        else:
+            self.outcomes["node" if placement.startswith("@") else "pod"] += 1

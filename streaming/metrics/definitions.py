@@ -299,9 +299,9 @@ FEED_WAITING_BYTES = Metric(
 PLACED_CONNECTIONS = Metric(
     "kipwatch_kubernetes_connections_total",
     MetricType.COUNTER,
-    "Connections by what Kubernetes' API tells of their clients' addresses: a pod; a node, whose address "
-    "others share; ambiguous, if two pods may have had it; unknown, as outside of the cluster; closed before "
-    "anything was known. Stale counts those, once more, that were named while the API was away.",
+    "Connections by what Kubernetes' API tells of clients' addresses within ten seconds: a pod; a node, "
+    "whose address others share; ambiguous, if two pods may have had it; unknown, as outside of the cluster; "
+    "closed before anything was known. Stale counts, once more, those named while the API was away.",
     ("outcome",),
 )
 KUBERNETES_WATCH_AGE = Metric(

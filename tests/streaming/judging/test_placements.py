@@ -83,6 +83,14 @@ def test_a_finding_is_published_once_more_when_its_placement_is_known() -> None:
     assert published == [None, "payments/checkout"]
 
 
+@pytest.mark.parametrize("size", [1, 100])
+def test_what_was_said_of_a_client_is_taken_back(size: int) -> None:
+    exchange = placed(CHECKOUT)
+    exchange.show_placement("")
+    found = malformed(exchange.judge(size))
+    assert not found.workload and not found.node
+
+
 def test_a_finding_about_what_connections_share_says_it_too() -> None:
     one = Exchange()
     other = Exchange(records=one.records, connection=b"d" * 16, client="10.0.0.9:40000", at=one.at)
