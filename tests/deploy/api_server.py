@@ -33,21 +33,35 @@ class RefusedError(Exception):
 
 
 class ApiServer:
-    """Runs until the stack ends. `kubeconfig` is how Helm finds it, with every right."""
+    """Runs until the stack ends. `kubeconfig` is how Helm finds it, with every right.
+
+    `authority` is who signs the certificate of `host` and `port`.
+    """
 
     def __init__(self, stack: ExitStack, folder: Path) -> None:
         for name, package in PROGRAMS.items():
             command = ["go", "build", "-ldflags", _NUMBERED, "-o", str(folder / name), package]
             subprocess.run(command, cwd=MODULE, check=True, timeout=_BUILT)
-        clients, peers, secure = free_ports(3)
-        self._at = f"https://{HOST}:{secure}"
+        clients, peers, self.port = free_ports(3)
+        self.host = HOST
+        self._at = f"https://{HOST}:{self.port}"
+        self.authority = folder / "certificates/apiserver.crt"
         self._tls = ssl.create_default_context()
         self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
-        _start(stack, folder, "etcd", _etcd(folder, clients, peers))
-        _start(stack, folder, "kube-apiserver", _server(folder, clients, secure))
-        until(self._is_ready, _READY)
+        stack.callback(child_guard.stop, _start(folder, "etcd", _etcd(folder, clients, peers)))
+        self._folder, self._flags = folder, _server(folder, clients, self.port)
+        self.start()
+        stack.callback(self.stop)
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(_kubeconfig(self._at)))
+
+    def start(self) -> None:
+        """Start it, again after `stop`. What it keeps is in etcd."""
+        self._guard = _start(self._folder, "kube-apiserver", self._flags)
+        until(self._is_ready, _READY)
+
+    def stop(self) -> None:
+        child_guard.stop(self._guard)
 
     def create(self, path: str, item: dict[str, Any]) -> Any:
         """Post an object to a collection such as `/api/v1/namespaces`. Returns it as stored.
@@ -56,9 +70,17 @@ class ApiServer:
         """
         return self._ask(path, item)
 
-    def read(self, path: str) -> Any:
+    def read(self, path: str, token: str = _TOKEN) -> Any:
+        """Raises RefusedError, also if the token's account may not read it."""
+        return self._ask(path, token=token)
+
+    def replace(self, path: str, item: dict[str, Any]) -> None:
         """Raises RefusedError."""
-        return self._ask(path)
+        self._ask(path, item, method="PUT")
+
+    def delete(self, path: str) -> None:
+        """Raises RefusedError."""
+        self._ask(path, method="DELETE")
 
     def _is_ready(self) -> bool:
         try:
@@ -67,10 +89,12 @@ class ApiServer:
             return False
         return True
 
-    def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        headers = {"Authorization": f"Bearer {_TOKEN}", "Content-Type": "application/json"}
+    def _ask(
+        self, path: str, body: dict[str, Any] | None = None, token: str = _TOKEN, method: str | None = None
+    ) -> Any:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         data = json.dumps(body).encode() if body else None
-        request = urllib.request.Request(self._at + path, data=data, headers=headers)
+        request = urllib.request.Request(self._at + path, data=data, headers=headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=60, context=self._tls) as response:
                 text = response.read()
@@ -110,10 +134,9 @@ def _server(folder: Path, etcd: int, secure: int) -> list[str]:
     ]
 
 
-def _start(stack: ExitStack, folder: Path, program: str, flags: list[str]) -> None:
-    with (folder / f"{program}.log").open("wb") as output:
-        guard = child_guard.start([folder / program, *flags], output)
-    stack.callback(child_guard.stop, guard)
+def _start(folder: Path, program: str, flags: list[str]) -> subprocess.Popen[bytes]:
+    with (folder / f"{program}.log").open("ab") as output:
+        return child_guard.start([folder / program, *flags], output)
 
 
 def _kubeconfig(address: str) -> dict[str, Any]:
