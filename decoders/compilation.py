@@ -36,8 +36,8 @@ def compiled(signature: Any) -> Callable[[_Function], _Function]:
     its package and this one, and their imports in turn. numba itself compares only the file of the function,
     and names a folder by that file's path. Executors of a cluster unpack our packages to a new path at each
     start, so they would compile anew each time. If the folder cannot be written to, each process compiles
-    anew, which takes seconds. Who can write there can run code in our processes, so a folder that others may
-    write to is not used, but the one in the home of this user.
+    anew, which takes seconds. Whoever can write to the folder can run code in our processes, so
+    one that others may write to is not used: the one in the home of this user is.
     """
 
     def compile_function(function: _Function) -> _Function:
@@ -100,7 +100,7 @@ def _cache_directory(file: Path) -> Path | None:
 def _made(base: Path, name: str) -> Path:
     """Make the folder of this name. Raises PermissionError if others may write to it, or replace it."""
     base.mkdir(parents=True, exist_ok=True)
-    # In a sticky folder, as /tmp, nobody replaces what is another's.
+    # In a sticky folder such as /tmp, only its owner can replace a file.
     _refuse_shared(base, base.stat(), keeps_owners=bool(base.stat().st_mode & stat.S_ISVTX))
     folder = base
     for part in ("kipwatch", "numba", name):

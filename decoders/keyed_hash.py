@@ -1,4 +1,4 @@
-"""Compiled: hashes of what strangers choose, by keys that they do not know.
+"""Compiled: keyed hashes of values that untrusted peers choose.
 
 The hash of some words is multilinear: each half of a word is multiplied by a key of its own, and the upper
 32 bits of the sum are the hash. Different words have equal hashes for one in 2^32 choices of the keys, so
@@ -25,7 +25,7 @@ _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class HashKeys(NamedTuple):
-    """The factor of the words before, and those of the lower and upper half of each word, in turns."""
+    """The factor of the hash so far, and in `halves` two for each word: of its lower and its upper half."""
 
     before: np.uint64
     halves: NDArray[np.uint64]
@@ -54,7 +54,8 @@ def hashed(keys: Any, before: Any, words: Any, count: int) -> Any:
 def first_slot(value: Any, slots: int) -> Any:
     """Return the slot (uint64) at which probing for a hash begins; the number of slots is a power of two.
 
-    The hashes of numbers in a row are equally far apart, and may be so by a whole number of slots.
+    The hash is mixed first: hashes of consecutive numbers differ by one step, which may be a multiple of
+    `slots`, and then all of them would share a slot.
     """
     spread = (value ^ (value >> np.uint64(15))) * _SPREAD
     return (spread >> _HALF) & np.uint64(slots - 1)

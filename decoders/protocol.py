@@ -1,4 +1,4 @@
-"""Kafka's API keys, error codes and member epochs, as far as code refers to them by name."""
+"""Kafka's API keys, error codes, member epochs and header sizes, as far as code refers to them by name."""
 
 from __future__ import annotations
 
@@ -43,3 +43,10 @@ JOINING: Final = 0
 LEAVING: Final = -1
 STATIC_LEAVING: Final = -2
 """The epoch of a static member that leaves for a while."""
+
+API_LEAD: Final = 4
+"""Bytes with which every request begins: API key and version."""
+REQUEST_LEAD: Final = 8
+"""Bytes with which every request begins: API key, version and correlation ID."""
+RESPONSE_LEAD: Final = 4
+"""Bytes with which every response begins: the correlation ID."""

@@ -99,9 +99,11 @@ class Reader:
 
     @property
     def is_exhausted(self) -> bool:
+        """Whether the position is behind the last byte."""
         return self.position == len(self.data)
 
     def remark(self, oddity: Oddity, path: str, offset: int) -> None:
+        """Record an oddity, once for each path."""
         self._remarks.setdefault((oddity, path), Remark(oddity, path, offset))
 
     def fill(self, program: Program, values: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from typing import Final
 from decoders.codec.failure import DecodeFailure, Defect, Remark
 from decoders.codec.program import UNKNOWN_TAGS, Program, compile_message
 from decoders.codec.reader import Reading, read_frame
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, REQUEST_LEAD
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, Schemas
 
@@ -40,7 +40,6 @@ _ID_BYTES: Final = 16
 _FIRST_HEADER: Final = 1
 """The header that ends with the client ID. All later ones begin like it."""
 _VERSION_AT: Final = 2
-_CLIENT_ID_AT: Final = 8
 _HEADER_BEFORE: Final = 2
 _HEADER_VERSIONS: Final = (1, 2, 3)
 
@@ -154,7 +153,7 @@ def lasting_failure(
     reading = read_frame(frame, compile_message(schemas.request_header, _FIRST_HEADER), None, True, ())
     if version < 0 and reading.has_header:
         return DecodeFailure(Defect.NEGATIVE_VERSION, "header.requestApiVersion", _VERSION_AT)
-    length = int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], signed=True)
-    if api.key == API_VERSIONS and _CLIENT_ID_AT + 2 + max(length, 0) > true_length:
-        return DecodeFailure(Defect.TRUNCATED, "header.clientId", _CLIENT_ID_AT)
+    length = int.from_bytes(frame[REQUEST_LEAD : REQUEST_LEAD + 2], signed=True)
+    if api.key == API_VERSIONS and REQUEST_LEAD + 2 + max(length, 0) > true_length:
+        return DecodeFailure(Defect.TRUNCATED, "header.clientId", REQUEST_LEAD)
     return None

@@ -7,14 +7,17 @@ The feeder does so before it publishes and `check` before it judges, so both jud
   payloads are blanked instead, so that it is found.
 - *blanked*: the content of a guarded field is overwritten with zero bytes. The frame still decodes, and only
   that field has changed.
-- *distrusted* where a guarded field cannot be located. Of a frame of a guarded API that cannot be decoded
-  header and structure are kept: the lengths, counts and tags up to the failure. So it still fails in the same
-  way and at the same place, and what a damaged length or a wrong API key would show as another field is
-  blanked with all contents. If no schema has its API, only the key and the version that prove it are kept:
-  the rest may be a password. If none has its version, its fields are not classified, and only the beginning
-  that all headers share is kept, of a version that earlier releases had, or that is negative, the whole
-  header; likewise of a response that is not matched to a request. ApiVersions is the exception: its requests
-  can be read at any version (KIP-511), and so can the responses to them.
+- *distrusted* where a guarded field cannot be located. What is kept depends on what is known:
+
+  - A frame of a guarded API that cannot be decoded keeps header and structure: the lengths, counts and tags
+    up to the failure. So it fails in the same way and at the same place as before. All contents are blanked,
+    since a damaged length or a wrong API key shows one field as another.
+  - A request whose API no schema has keeps only the key and the version that prove it: the rest may be a
+    password.
+  - A request whose version no schema has keeps the beginning that all headers share, or the whole header if
+    earlier releases had the version or it is negative. A response to such a request, or without a
+    matched one, keeps its correlation ID.
+  - ApiVersions is the exception: its requests can be read at any version (KIP-511), and so can the responses.
 """
 
 from __future__ import annotations
@@ -31,18 +34,12 @@ from decoders.codec.request_header import other_header, read_with_other_header
 from decoders.codec.response import Response, read_response
 from decoders.frame.privacy import NO_GUARD, FieldGuard, guards_of
 from decoders.frame.record import Flag, Kind, Pairing, Record
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_LEAD, API_VERSIONS, REQUEST_LEAD, RESPONSE_LEAD
 from decoders.schema.model import VersionRange
 from decoders.schema.registry import Api, Schemas
 
 MAX_KEPT = 256 * 1024
 """The most bytes of a frame that are kept."""
-_API_LEAD = 4
-"""API key and API version."""
-_REQUEST_LEAD = 8
-"""These and the correlation ID."""
-_RESPONSE_LEAD = 4
-"""The correlation ID."""
 _LONGEST_LENGTH = 5
 """The most bytes of a length: an unsigned varint of 32 bits."""
 _UNREADABLE = tuple(map(bytes.fromhex, ("", "7fffffff", "ffffffffff", "ffffffff0f", "ffffffff07", "ffff01")))
@@ -137,20 +134,20 @@ def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[FieldGu
     def proven(frame: bytes) -> int | None:
         return other_header(schemas, api, found.api_version, frame)
 
-    return _guarded(guard, read, frame, found, _REQUEST_LEAD, proven)
+    return _guarded(guard, read, frame, found, REQUEST_LEAD, proven)
 
 
 def _header_end(schemas: Schemas, api: Api | None, version: int, frame: bytes) -> int:
     """Return how many bytes of a request that no schema has are its header, as far as that can be read."""
     if api is None:
-        return _API_LEAD
+        return API_LEAD
     if not (api.shows_header(version) or version < 0):
-        return _REQUEST_LEAD
+        return REQUEST_LEAD
     reader = Reader(frame)
     try:
         reader.fill(compile_message(schemas.request_header, api.request_header_version(version)), {})
     except DecodeFailure:
-        return _REQUEST_LEAD
+        return REQUEST_LEAD
     return reader.position
 
 
@@ -180,7 +177,7 @@ def _kept_with_other_header(
 def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard]) -> bytes:
     frame, api = record.frame, _paired_api(schemas, record)
     if api is None or record.paired_api_version not in classified_versions(api):
-        return frame[:_RESPONSE_LEAD]
+        return frame[:RESPONSE_LEAD]
     guard = change(guards_of(schemas).responses.get(api.key, NO_GUARD))
     key, version, spans = api.key, record.paired_api_version, guard.cut + guard.blanked
     if not spans:
@@ -189,7 +186,7 @@ def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[FieldG
     def read(frame: bytes, spans: tuple[str, ...] = spans) -> Response:
         return read_response(schemas, frame, key, version, spans=spans)
 
-    return _guarded(guard, read, frame, read(frame), _RESPONSE_LEAD, lambda _: None)
+    return _guarded(guard, read, frame, read(frame), RESPONSE_LEAD, lambda _: None)
 
 
 def _paired_api(schemas: Schemas, record: Record) -> Api | None:
@@ -236,9 +233,10 @@ def _guarded(  # noqa: PLR0917
 
 
 def _failures(frame: bytes, failure: DecodeFailure) -> Iterator[bytes]:
-    """Yield frames without anything from a failure on, but for a length that may cause it.
+    """Yield the frame, overwritten from a failure on: by a length that may cause it, and a filling.
 
-    It is one of ours, or else the frame's own: a guarded field may begin there, with only its end missing.
+    The lengths are those of _UNREADABLE, then the frame's own: a guarded field may begin at the failure, with
+    only its end missing.
     """
     own = (frame[failure.offset :][:kept] for kept in range(1, _LONGEST_LENGTH + 1))
     for length in (*_UNREADABLE, *own):

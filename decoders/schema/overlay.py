@@ -62,9 +62,10 @@ class Change(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="ca
 class Overlay(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="camel"):
     """The contents of `overlay.json`.
 
-    `name` is that of the folder if it is empty, and `base` the jar, table or folder of the release, from this
-    folder on, or the committed one if it is empty. An overlay with `absent` is for releases of which no
-    message has this property. `readings` are changes by reading, of which one applies at a time.
+    An empty `name` stands for that of the folder. `base` is the jar, table or folder of the release, relative
+    to the overlay's folder; an empty one stands for the committed table. An overlay
+    with `absent` is for releases of which no message has this property. `readings` are changes by reading, of
+    which one applies at a time.
     """
 
     name: str = ""

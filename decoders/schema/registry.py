@@ -126,6 +126,7 @@ class Schemas:
         return {api.key: api.name for api in self.apis}
 
     def api(self, key: int) -> Api | None:
+        """Find an API by its key."""
         return self.by_key.get(key)
 
     def api_named(self, name: str) -> Api | None:

@@ -60,6 +60,7 @@ def messages_of(table: Table) -> dict[str, Message]:
 
 
 def response_name(request: Message) -> str:
+    """Return the name of the message that responds to a request."""
     return f"{request.name.removesuffix('Request')}Response"
 
 

@@ -51,6 +51,8 @@ class HandshakeError(Exception):
 
 
 class HandshakeMessage(NamedTuple):
+    """One message. `type` is most often a `HandshakeType`, `body` what follows the header."""
+
     type: int
     body: bytes
 
@@ -137,7 +139,7 @@ def read_subject(body: bytes, *, has_context: bool) -> str:
 
     The message of TLS 1.3 `has_context`. Raises HandshakeError for one that cannot be read.
     """
-    # Only who keeps principals needs it, and it takes a twentieth of a second to import.
+    # Needed only where principals are kept, and importing it takes 50 ms.
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.x509 import InvalidVersion, load_der_x509_certificate  # noqa: PLC0415
 
@@ -149,7 +151,7 @@ def read_subject(body: bytes, *, has_context: bool) -> str:
         return ""
     certificate = chain.vector(3)
     try:
-        # Of a certificate that breaks RFC 5280 a name may be read all the same, with a warning.
+        # A certificate that breaks RFC 5280 may have a readable name, and gives a warning.
         with warnings.catch_warnings(action="ignore"):
             parts = reversed(load_der_x509_certificate(certificate).subject.rdns)
             return ",".join("+".join(map(_written, part)) for part in parts)

@@ -31,8 +31,7 @@ _CONTENT_TYPES = frozenset(ContentType)
 _WITH_HEARTBEAT = frozenset({*ContentType, 24})
 """Heartbeats (RFC 6520) are records, too, but no session reads them."""
 _BEGINNING = re.compile(rb"[\x14-\x17]\x03[\x01-\x03]")
-"""The first bytes of a header. A regular expression, because a stranger may send anything: it searches in
-C."""
+"""The first bytes of a header. A regular expression searches any bytes that a peer sends in C."""
 
 
 class BrokenRecordError(Exception):

@@ -70,7 +70,7 @@ class ClosedConnections:
         closed_at: int,
         ends: Ends,
     ) -> None:
-        """Remember a connection that ended before all that are added later."""
+        """Remember a connection as the latest that has ended."""
         key = client, server
         self._closed[key] = _ClosedConnection(client_syn, closed_at, ends)
         self._closed.move_to_end(key)

@@ -15,9 +15,9 @@ sequence number that the receiver expects (RFC 9293 section 3.5.3, RFC 5961 sect
 
 The connection goes on if the receiver of the RST sends anything, or its sender bytes or anything behind it.
 
-Some know the expected number, such as a client that sends a RST with a wrong checksum before each request.
-They end the connection here and not at the broker. New bytes of a closed connection contradict its close, see
-`Ends`.
+A sender that knows the expected number can still deceive, such as a client that sends a RST with a wrong
+checksum before each request: it ends the connection here and not at the broker. New bytes of a closed
+connection contradict its close, see `Ends`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Ends(NamedTuple):
     def contradicts(self, direction: Direction, segment: Segment, age: int) -> bool:
         """Whether a segment, captured `age` nanoseconds after the close, shows that the connection goes on.
 
-        Bytes behind the last one do, of a side that had closed, or long after the close. So does a SYN-ACK of
-        a broker that refused the connection.
+        It does if it carries bytes behind the last one of its side, and that side had closed or the close is
+        more than CROSSING ago. So does a SYN-ACK of a broker that refused the connection.
         """
         column = 0 if direction is Direction.TO_BROKER else 1
         has_closed, number = self.closed[column], self.numbers[column]

@@ -14,14 +14,14 @@ When strangers open more than it follows, it evicts those that have come least f
     SILENT      a handshake, but no bytes of the client since    SPEAKING at bytes of the client
     SPEAKING    bytes of the client                              none
 
-A connection that is UNANSWERED or ANSWERED is half-open. Who forges the address of a sender gets no further:
-only who receives the broker's segments can acknowledge them. Connections are evicted in the order of these
+A connection that is UNANSWERED or ANSWERED is half-open. A forged source address gets no further: only a
+host that receives the broker's segments can acknowledge them. Connections are evicted in the order of these
 states, and those in the same state in the order of their latest segments.
 
-When all together hold too many bytes, those that hold most are evicted, until half is free. And those that
-were silent for KEPT_FOR are closed as idle; they are looked for every IDLE_INTERVAL of capture time. Of each
-kind `closed_at_once` are closed at most: many, because ordering all connections takes a millisecond, and not
-all, because closing one may take 50 microseconds.
+When all together hold too many bytes, those that hold most are evicted, until half is free. Those that were
+silent for KEPT_FOR are closed as idle; every IDLE_INTERVAL of capture time they are looked for. Each time at
+most `closed_at_once` are closed: many, because ordering all connections takes a millisecond, and not all,
+because closing one may take 50 microseconds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ HEAVY: Final = "heavy"
 
 
 class Standing(enum.IntEnum):
-    """How far a connection has come, as far as somebody who evicts it cares."""
+    """How far a connection has come. Connections that have come least far are evicted first."""
 
     UNSEEN = 0
     UNANSWERED = 1

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from decoders.codec.request import expects_response, read_request
 from decoders.codec.response import read_response
-from decoders.protocol import API_VERSIONS, PRODUCE
+from decoders.protocol import API_VERSIONS, PRODUCE, REQUEST_LEAD, RESPONSE_LEAD
 from decoders.schema.registry import Schemas
 from decoders.wire.framing import MAX_FRAME, OPENING_SIZE, PREFIX
 from decoders.wire.pairing import RequestInFlight
@@ -27,11 +27,7 @@ LONGEST_API_VERSIONS = 8 * 1024
 _API_KEY = struct.Struct(">h")
 _HEADER = struct.Struct(">hhi")
 _LENGTH = struct.Struct(">h")
-_CLIENT_ID_AT = _HEADER.size
 _SIZE = struct.Struct(">i")
-SHORTEST_REQUEST = 8
-"""Bytes of the shortest request header."""
-_SHORTEST_RESPONSE = 4
 
 ExcludesClient = Callable[[str], bool]
 """Returns whether the connections of a client ID are not watched."""
@@ -61,7 +57,7 @@ class FrameDetector:
         if len(data) < PREFIX:
             return None
         (size,) = _SIZE.unpack_from(data)
-        if not SHORTEST_REQUEST <= size <= self.max_frame:
+        if not REQUEST_LEAD <= size <= self.max_frame:
             return False
         if len(data) < OPENING_SIZE:
             return None
@@ -132,13 +128,13 @@ class FrameDetector:
         return self._excludes_client(client_id)
 
     def _begins_request(self, data: bytes | bytearray) -> bool | None:
-        if len(data) < PREFIX + SHORTEST_REQUEST:
+        if len(data) < PREFIX + REQUEST_LEAD:
             return None
         (size,) = _SIZE.unpack_from(data)
         api_key, api_version, _ = _HEADER.unpack_from(data, PREFIX)
         api = self._schemas.api(api_key)
         is_known = api is not None and api_version in api.versions
-        return SHORTEST_REQUEST <= size <= MAX_RESUMED_FRAME and is_known
+        return REQUEST_LEAD <= size <= MAX_RESUMED_FRAME and is_known
 
     def _is_response_to(self, request: RequestInFlight, frame: bytes, cut: bool) -> bool:
         response = read_response(self._schemas, frame, request.api_key, request.api_version, cut=cut)
@@ -167,10 +163,10 @@ def _resumes(
 
 def _client_id(frame: bytes) -> str | None:
     """Return the client ID of a request, "" for null: it is at one place in all headers from version 1 on."""
-    if len(frame) < _CLIENT_ID_AT + _LENGTH.size:
+    if len(frame) < REQUEST_LEAD + _LENGTH.size:
         return None
-    (length,) = _LENGTH.unpack_from(frame, _CLIENT_ID_AT)
-    begin = _CLIENT_ID_AT + _LENGTH.size
+    (length,) = _LENGTH.unpack_from(frame, REQUEST_LEAD)
+    begin = REQUEST_LEAD + _LENGTH.size
     if length > len(frame) - begin:
         return None
     return frame[begin : begin + max(0, length)].decode(errors="replace")
@@ -181,8 +177,8 @@ def _correlation_id(frame: bytes | bytearray) -> int:
 
 
 def _begins_response(data: bytes | bytearray, find_request: FindRequest) -> bool | None:
-    if len(data) < PREFIX + _SHORTEST_RESPONSE:
+    if len(data) < PREFIX + RESPONSE_LEAD:
         return None
     (size,) = _SIZE.unpack_from(data)
-    is_plausible = _SHORTEST_RESPONSE <= size <= MAX_RESUMED_FRAME
+    is_plausible = RESPONSE_LEAD <= size <= MAX_RESUMED_FRAME
     return is_plausible and find_request(_correlation_id(data[PREFIX:])) is not None

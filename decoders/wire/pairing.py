@@ -37,8 +37,8 @@ from decoders.wire.framing import Frame
 MAX_IN_FLIGHT = 10_000
 """Requests in flight. One more discards all of them, as if they were missed."""
 COMPARED = 1_024
-"""Requests in flight with whose IDs a new one is compared. With as many, an ID that does not rise may repeat
-one: comparing it with all would make a request as dear as the client likes."""
+"""With so many requests in flight, an ID that does not rise is taken for a repeated one: comparing it with
+all would let a client make each request as expensive as it likes."""
 MAX_AGE = 3600 * 1_000_000_000
 """Nanoseconds after which a request is discarded, as if it was missed, when a later one is captured."""
 IN_FLIGHT_COST = 256

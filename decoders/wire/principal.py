@@ -1,7 +1,7 @@
 """The name under which a client logs in, read from the first token of its login.
 
-Secrets stay behind: of a token only the name is returned, and nothing of a token that is not to the letter
-what its mechanism demands.
+Of a token only the name is returned, so secrets stay behind. Nothing is returned of a token that deviates
+from what its mechanism demands.
 
     mechanism    token                                        name
     -----------  -------------------------------------------  --------------------------------------------

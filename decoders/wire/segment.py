@@ -174,7 +174,7 @@ def _ipv4(packet: Packet, at: int) -> _Datagram:
     if header_length < _IPV4.size:
         raise _SkippedError("malformed")
     _require_tcp(packet.data, protocol, at + header_length)
-    # The length is 0 if a packet that the network card splits or has merged is too large for the field.
+    # The length is 0 in a packet too large for the field, which the network card splits or has merged.
     end = at + total_length if total_length else packet.original_length
     return _Datagram(source, destination, at + header_length, end)
 

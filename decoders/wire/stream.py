@@ -211,7 +211,7 @@ class Stream:
         return self._end is not None
 
     def withdraw_end(self) -> None:
-        """Note that the FIN is none."""
+        """Forget the FIN: its sender goes on behind it."""
         self._end = None
 
     def snapshot(self) -> StreamSnapshot:
@@ -280,7 +280,7 @@ class Stream:
 
     @property
     def _known_end(self) -> int:
-        """The offset up to which the stream is known to go, whatever a stranger says."""
+        """The offset up to which captured or acknowledged bytes go, before a new segment is believed."""
         return max(self._held[-1].end if self._held else self._next, self.awaited_end)
 
     def release(self, other: Stream | None = None) -> Iterator[Chunk | Gap]:

@@ -127,10 +127,9 @@ class Tracker:
     """Follows every connection to the watched ports.
 
     `held` is the memory in bytes, roughly, that all connections hold; `max_held` bounds it. `closings` is the
-    tracker itself, unless another one is set. `port_ledgers`
-    count the bytes of the connections to each watched port. `closed` has the connections that are remembered,
-    `run` the fields that all records share. `evicted` counts the connections that were evicted: by how far
-    they had come, or as HEAVY.
+    tracker itself, unless another one is set. `port_ledgers` count the bytes of the connections to each
+    watched port. `closed` has the connections that are remembered, `run` the fields that all records share.
+    `evicted` counts the connections that were evicted: by how far they had come, or as HEAVY.
     """
 
     def __init__(

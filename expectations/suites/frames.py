@@ -15,6 +15,7 @@ from great_expectations.expectations.row_conditions import Column
 
 from decoders.codec.failure import Defect
 from decoders.frame.record import Closing, Kind, Pairing
+from decoders.protocol import REQUEST_LEAD
 from expectations.suites.frame_table import COLUMNS, ORDER_COLUMNS
 from expectations.suites.suite import CONNECTION_ID, CRITICAL, ENDPOINT, WARNING, Expectation, Suite, expected
 
@@ -26,8 +27,6 @@ LATEST: Final = 2**63 - 1
 """The last time that the record can hold, in nanoseconds: in the year 2262."""
 MOST_SET_BACK: Final = 1_000_000_000
 """Nanoseconds: packets of two directions may be captured out of order by less."""
-REQUEST_LEAD: Final = 8
-"""Bytes of a request up to its correlation ID, which every version of every API has."""
 _FRAME: Final = Column("kind").is_in([Kind.REQUEST.name, Kind.RESPONSE.name])
 _FAULT: Final = "Report it as a fault of kipwatch, with the partition and offset."
 _FOREIGN: Final = "Another program writes to the topic: find it, and give kipwatch a topic of its own."

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.frames import REQUEST_LEAD, DecodedFrames
+from decoders.codec.columnar.frames import DecodedFrames
 from decoders.codec.program import compile_message
 from decoders.compilation import compiled, inlined
 from decoders.memory import int16, wide
-from decoders.protocol import PRODUCE
+from decoders.protocol import PRODUCE, REQUEST_LEAD
 from decoders.schema.registry import Api, Schemas
 
 UNDECIDED: Final = -1

@@ -1,6 +1,6 @@
 """Input and output of the columnar reader: frames, and their heads, wanted fields and remarks.
 
-The reader returns a head for each frame, and a row for each value of a wanted field and each remark. Reasons,
+The reader returns a head for each frame, and a row for each value of a wanted field and each remark. Defects,
 oddities, layouts and paths are numbers in these, because compiled code writes them.
 """
 
@@ -18,11 +18,7 @@ import numpy.typing as npt
 from decoders.schema.model import Field, Message, Struct
 from decoders.schema.registry import Schemas
 
-REQUEST_LEAD: Final = 8
-RESPONSE_LEAD: Final = 4
-"""Bytes of a header up to and including its correlation ID. They are read without a tape."""
-
-# `failure_reason` in a head: the number of a Reason.
+# `failure_reason` in a head: the number of a Defect.
 NO_FAILURE: Final = -1
 TRUNCATED: Final = 0
 NULL_NOT_ALLOWED: Final = 1

@@ -15,8 +15,6 @@ from decoders.codec.columnar.frames import (
     FIRST_LEAD_PATH,
     HEAD,
     NO_FAILURE,
-    REQUEST_LEAD,
-    RESPONSE_LEAD,
     TAGGED_LAYOUT,
     TRUNCATED,
 )
@@ -40,7 +38,7 @@ from decoders.codec.columnar.tape import (
 from decoders.codec.columnar.walk import read_frame
 from decoders.compilation import compiled, inlined, outlined
 from decoders.memory import CACHE_LINE, FRAMES_AHEAD, int16, int32, prefetch
-from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
+from decoders.protocol import API_VERSIONS, REQUEST_LEAD, RESPONSE_LEAD, UNSUPPORTED_VERSION
 
 _FLAGS: Final = types.Array(types.bool_, 1, "C", readonly=True)
 _NUMBERS: Final = types.Array(types.int16, 1, "C", readonly=True)

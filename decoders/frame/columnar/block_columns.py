@@ -1,11 +1,12 @@
 """One block: its bytes, checked, as the columns that it holds.
 
-Anybody who may write to the topic may write bytes that are no block. Two checks come before Arrow's own. The
-messages of a block declare sizes: a compressed buffer names the size that it decompresses to, and Arrow
-allocates that, so a record of a few bytes could take all memory of a worker. `_check_sizes` adds up the
-declared sizes before anything is allocated. The layouts that it reads are those of Arrow's columnar format:
-each message has a flatbuffer of metadata, and a body. Afterwards the values are checked: numbers must be
-those that a feeder writes, and sums of them must fit 64 bits.
+Anybody who may write to the topic may write bytes that are no block, so two checks surround Arrow's own.
+
+- Before: `_check_sizes` adds up the sizes that the messages of a block declare. A compressed buffer names the
+  size that it decompresses to, and Arrow allocates that, so a record of a few bytes could take all memory of
+  a worker. The layouts are those of Arrow's columnar format: each message has a flatbuffer of metadata, and a
+  body.
+- After: numbers must be those that a feeder writes, and sums of them must fit 64 bits.
 """
 
 from __future__ import annotations

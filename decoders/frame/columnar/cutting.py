@@ -22,6 +22,7 @@ from decoders.compilation import compiled, inlined
 from decoders.frame.cutting import MAX_KEPT, classified_versions, cut
 from decoders.frame.privacy import NO_GUARD, FieldGuard, Guards, guards_of
 from decoders.frame.record import Flag, Kind, Pairing
+from decoders.protocol import API_LEAD
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 
@@ -31,8 +32,6 @@ _GUARDED: Final = 1
 """The columnar reader locates the fields that may not be kept."""
 _UNKNOWN: Final = 2
 """An unknown API or version: the scalar code decides."""
-_LEAD: Final = 4
-"""Bytes of a request's API key and version."""
 _REQUEST: Final = int(Kind.REQUEST)
 _MATCHED: Final = int(Pairing.MATCHED)
 _READ_WHOLE: Final = int(Flag.READ_WHOLE)
@@ -202,7 +201,7 @@ def _divide(  # noqa: PLR0917 - compiled functions are called by position
 @inlined
 def _treatment(data: Any, columns: FrameColumns, treatments: _Treatments, row: int) -> Any:
     if columns.kinds[row] == _REQUEST:
-        if columns.lengths[row] < _LEAD:
+        if columns.lengths[row] < API_LEAD:
             return _UNKNOWN
         start = columns.starts[row]
         key = np.int64(data[start]) << 8 | np.int64(data[start + 1])

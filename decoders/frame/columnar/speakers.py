@@ -60,6 +60,7 @@ class Speakers:
         return self.numbers([record])[0] if number is None else number
 
     def numbers(self, records: Sequence[Record]) -> list[int]:
+        """Return the number of each record's connection; new connections get the next numbers."""
         identities = list(map(_IDENTITY_OF, records))
         new = {
             each: record

@@ -1,8 +1,8 @@
 """Closes connections without a packet of their own: evicts them, and closes idle ones.
 
-The scalar tracker takes some 50 microseconds for each, and 150 if its state must be copied back from its
-flow. So what flows hold is counted here, and their ends are columns. Only those that are decrypted, or not
-offloaded, are left to the scalar tracker.
+What flows hold is counted here, and their ends become columns: the scalar tracker takes some 50 microseconds
+for each, and 150 if its state must be copied back from its flow. Only connections that are decrypted, or not
+offloaded, are left to it.
 """
 
 from __future__ import annotations

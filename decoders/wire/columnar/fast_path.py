@@ -14,13 +14,13 @@ import numpy as np
 from decoders.compilation import compiled, inlined
 from decoders.frame.record import NO_RECORD, Closing
 from decoders.memory import int16, int32, wide
+from decoders.protocol import REQUEST_LEAD
 from decoders.wire.columnar.fast_path_state import CLOSES, DONE, OUT_OF_FLOWS, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flow_table import CLOSED, UNKNOWN_SYN
 from decoders.wire.columnar.flows import NO_SYN, NOBODY, TO_BROKER, TO_CLIENT, UNSET, slot_of
 from decoders.wire.columnar.framing import cut_frames, read_records, skip_hole
 from decoders.wire.columnar.segments import NO_SEGMENT, UNWATCHED, distance
 from decoders.wire.eviction import Standing
-from decoders.wire.frame_detector import SHORTEST_REQUEST
 from decoders.wire.framing import OPENING_SIZE, PREFIX
 from decoders.wire.segment import TcpFlag
 from decoders.wire.stream import PIECE_COST, SEQUENCE_SPACE
@@ -186,7 +186,7 @@ def _opens(state: FastPathState, at: int, end: int) -> Any:
     if state.packet[0].direction == TO_CLIENT or end - at < OPENING_SIZE:
         return False
     size, api_key = wide(int32(state.data, at)), wide(int16(state.data, at + PREFIX))
-    return SHORTEST_REQUEST <= size <= state.limits[0].max_frame and state.known_apis[api_key & 0xFFFF]
+    return REQUEST_LEAD <= size <= state.limits[0].max_frame and state.known_apis[api_key & 0xFFFF]
 
 
 @inlined

@@ -54,13 +54,14 @@ TOTALS = np.dtype(
 )
 """Totals of all flows.
 
-`held` is the memory, in bytes, that all connections hold, offloaded or not. No open connection was last seen
-before `earliest` and `oldest`: the one is that of the packets since the connections were put in the order of
-their latest packets, the other that of the connections then. Idle ones were looked for at `looked_at`, and a
-packet captured after `waits_until` makes a connection give up a wait. All are nanoseconds since the epoch.
-`open` connections are open, `half_open` of them half-open, and below `max_open` and `max_half_open` a SYN
-opens another one without the scalar tracker. `ready`
-flows are ready, and `changes` rows of the table of changes are used.
+`held` is the memory, in bytes, that all connections hold, offloaded or not. `open` connections are open,
+`half_open` of them half-open; below `max_open` and `max_half_open` a SYN opens another one without the scalar
+tracker. `ready` flows are ready, and `changes` rows of the table of changes are used.
+
+Times are nanoseconds since the epoch. No open connection was last seen before `oldest`, if it has been silent
+since connections were last put in order, or else before `earliest`, the earliest packet since then.
+Idle ones were looked for at `looked_at`, and a packet captured after `waits_until` makes a connection give up
+a wait.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Counts of the bytes to one port. The first row is for ports that are not named."""

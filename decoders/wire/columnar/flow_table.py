@@ -114,7 +114,7 @@ class FlowTable:
         if len(self._is_apart) < len(streams):
             more = np.zeros((len(streams) - len(self._is_apart), 2), np.bool_)
             self._is_apart = np.concatenate((self._is_apart, more))
-        # Streams of a flow that is not offloaded may say what they said when it was.
+        # The streams of a flow that is not offloaded are stale.
         are_begun = (streams["filled"] > 0) & self.flows.states["offloaded"][:, np.newaxis]
         begun = np.argwhere(are_begun & ~self._is_apart)
         rows = streams[begun[:, 0], begun[:, 1]]
@@ -157,7 +157,7 @@ class FlowTable:
         return content
 
     def choose_pairs(self, remembered: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Number the pairs anew of open connections, and of so many that were closed last.
+        """Renumber the pairs of open connections, and of the `remembered` ones that were closed last.
 
         Returns the former numbers of these pairs, in their order, and the new number of each former one: -1
         if it has none.
@@ -224,7 +224,7 @@ class FlowTable:
         return Standing(int(self.flows.states[flow]["standing"])).is_half_open
 
     def least(self, count: int) -> list[int]:
-        """Return the flows of the connections that have come least far, the one to evict first at first."""
+        """Return `count` flows in the order of eviction: connections that have come least far come first."""
         states = self.flows.states
         flows = np.flatnonzero(states["standing"])
         order = states["standing"][flows] << _PACKET_BITS | states["last_packet"][flows]
@@ -445,7 +445,7 @@ class LazyConnections:
             self._forget_earlier()
 
     def choose_pairs(self) -> NDArray[np.int64]:
-        """Number the pairs anew of connections that are open or remembered. Returns their former numbers."""
+        """Renumber the pairs of connections that are open or remembered. Returns their former numbers."""
         # Twice as many as are remembered, since the ends that one packet brings are not in their order.
         pairs, numbers = self._table.choose_pairs(2 * self._max_remembered)
         for lazy in (*self._table.lazy.values(), *self._ended):

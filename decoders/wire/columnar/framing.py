@@ -13,11 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from decoders.codec.columnar.acknowledgement import UNDECIDED, expects_response
-from decoders.codec.columnar.frames import REQUEST_LEAD
 from decoders.compilation import inlined, outlined
 from decoders.frame.record import NO_RECORD, Direction, Flag, Kind, Pairing
 from decoders.memory import copy_bytes, int16, int32, wide
-from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
+from decoders.protocol import API_VERSIONS, REQUEST_LEAD, RESPONSE_LEAD, SASL_HANDSHAKE
 from decoders.tls.records import ContentType
 from decoders.wire.columnar.fast_path_state import (
     DONE,
@@ -37,8 +36,6 @@ from decoders.wire.record_stream import MAX_PIECES_AHEAD
 
 _MIN_CAPACITY: Final = 256
 _DIRECTIONS = (int(Direction.TO_BROKER), int(Direction.TO_CLIENT))
-RESPONSE_HEADER: Final = 4
-"""Bytes of the shortest response header: a correlation ID."""
 _NOT_FOUND: Final = -1
 """The response is not the next one, or no request is known for it."""
 _REQUEST, _RESPONSE = int(Kind.REQUEST), int(Kind.RESPONSE)
@@ -93,7 +90,7 @@ def _read_prefix(state: FastPathState, at: Any, end: Any) -> Any:
         stream.prefix_length += 1
         at += 1
     if stream.prefix_length == PREFIX:
-        shortest = REQUEST_LEAD if packet.direction == TO_BROKER else RESPONSE_HEADER
+        shortest = REQUEST_LEAD if packet.direction == TO_BROKER else RESPONSE_LEAD
         if stream.prefix < shortest or stream.prefix > state.limits[0].max_frame:
             return -1
         stream.size, stream.capacity = stream.prefix, 0
@@ -185,7 +182,7 @@ def process_response(state: FastPathState, at: Any) -> Any:
     """Process a complete response, which ends at `at` of the data. Returns DONE or SLOW_PATH."""
     packet, flow, stream = state.packet[0], state.flow_draft[0], state.stream_draft[0]
     row, frames = state.totals_draft[0].rows, state.frames
-    if stream.filled < RESPONSE_HEADER:
+    if stream.filled < RESPONSE_LEAD:
         return SLOW_PATH
     number = _find_request(state, wide(int32(state.data, stream.start)))
     if number == _NOT_FOUND:

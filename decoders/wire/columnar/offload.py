@@ -217,7 +217,7 @@ def settle(flows: Flows, flow: int, connection: Connection) -> None:
 
 
 def _count(ledger: Ledger, counted: dict[str, Any]) -> None:
-    """Add the bytes that a flow counted to its connection's ledger. Those of port and tracker have them."""
+    """Add the bytes that a flow counted to its connection's ledger. Port and tracker counted them before."""
     skipped = {reason: counted[field] for field, reason in _SKIPPED.items()}
     ledger.captured += counted["captured"]
     ledger.framed += counted["framed"]

@@ -119,7 +119,7 @@ def _ipv4(data: Any, at: int, end: int, wire_end: int) -> Any:
     total_length = _number(data, at + 2, 2)
     if header_length < 20:
         return -1, -1
-    # The length is 0 if a packet that the network card splits or has merged is too large for the field.
+    # The length is 0 in a packet too large for the field, which the network card splits or has merged.
     return at + header_length, at + total_length if total_length else wire_end
 
 

@@ -27,9 +27,7 @@ LATEST_TIME = np.iinfo(np.int64).max
 class SlowPath:
     """Processes single packets of a batch. `begin_batch` must be called before any is.
 
-    `rows` are the packets that it has processed of the batch.
-
-    `totals` has dtype TOTALS.
+    `rows` are the packets of the batch that it has processed. `totals` has dtype TOTALS.
     """
 
     def __init__(
@@ -132,10 +130,7 @@ class SlowPath:
             self._flow_table.restore(connection, self._builder)
 
     def _add_records(self, records: Iterable[Record]) -> None:
-        """Add the records that the scalar tracker makes, and tell the fast path what changes meanwhile.
-
-        That is how much connections hold, and until when they wait.
-        """
+        """Add records of the scalar tracker, and update the totals `held` and `waits_until` meanwhile."""
         self._tracker.held = self._held.item()
         for record in records:
             self._builder.add(record, self._flow_table.flow_of_record(record))

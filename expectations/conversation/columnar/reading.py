@@ -20,15 +20,13 @@ from decoders.codec.columnar.acknowledgement import UNDECIDED, expected_response
 from decoders.codec.columnar.frames import (
     LENGTH,
     NULL_LENGTH,
-    REQUEST_LEAD,
-    RESPONSE_LEAD,
     DecodedFrames,
     Frames,
 )
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.compilation import compiled, inlined
 from decoders.frame.record import Kind
-from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS
+from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS, REQUEST_LEAD, RESPONSE_LEAD
 from decoders.schema.registry import Api, Schemas
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import LONGEST_OWN_MEMBER_ID
@@ -163,6 +161,7 @@ class ObservationReader:
         self._responses_with_body = np.array([*RESPONSES_WITH_BODY, *tagged], np.int16)
 
     def read(self, batch: FrameBatch) -> ReadFrames:
+        """Read the frames of a batch; its events have no columns."""
         columns = batch.frames
         frames = Frames(
             batch.data,
