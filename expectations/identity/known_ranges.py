@@ -19,10 +19,10 @@ from decoders.retention import KEPT_FOR
 from expectations.identity.claim import NOT_LISTED, Claim
 
 MINUTE: Final = 60 * 1_000_000_000
-"""Nanoseconds after a refusal within which a response to the same version still explains it otherwise."""
+"""Nanoseconds. A response to the same version that comes so soon after a refusal gives it another cause."""
 ENOUGH_CLOSES: Final = 3
 """Connections on which the same version must have been refused, one after another."""
-FIRST_LEFT: Final = {
+FIRST_IN_KAFKA_4: Final = {
     0: 3,
     1: 4,
     2: 1,
@@ -118,7 +118,7 @@ def _is_closed_upon_as_removed(claim: Claim, others: Sequence[Claim]) -> bool:
 def _was_removed(claim: Claim) -> bool:
     """Whether Kafka 4.0 removed the version that was refused."""
     assert claim.refused is not None
-    return claim.refused.api_version < FIRST_LEFT.get(claim.refused.api_key, 0)
+    return claim.refused.api_version < FIRST_IN_KAFKA_4.get(claim.refused.api_key, 0)
 
 
 def advertisements(others: Sequence[Claim], at: int) -> tuple[list[Claim], list[Claim]]:
@@ -180,7 +180,7 @@ def _if_usable(ranges: Sequence[Range]) -> Sequence[Range]:
 
 
 def serves(others: Sequence[Claim], *, after_login: bool) -> bool:
-    """Whether the server serves connections that logged in, or such as never did."""
+    """Whether the server serves connections that logged in, or without `after_login` those that never did."""
     return any(other.after_login is after_login for other in others)
 
 

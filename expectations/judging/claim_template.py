@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
+from expectations.conversation.columnar.own_columns import KAFKAS_LENGTH
 from expectations.conversation.columnar.window_columns import AT, MISSING, OF_EVIDENCE, WindowColumns
-from expectations.conversation.identifier import UuidForm, written
+from expectations.conversation.identifier import UUID_BYTES, UuidForm, written
 from expectations.identity.claim import Claim, PackedClaim, digest_of
 from expectations.judging.cells import Linear, input_cell
 from expectations.judging.traced_values import NotFollowedError, StandIns, TracedNumber
@@ -25,8 +26,6 @@ from expectations.judging.traced_values import NotFollowedError, StandIns, Trace
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _NOTHING: Final = _ENCODER.encode(None)
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_KAFKAS_LENGTH: Final = 22
-_UUID_BYTES: Final = 16
 _FILLED: Final = 18
 """The bytes of a UUID, filled up to groups of three."""
 _Integers = NDArray[np.int64]
@@ -79,7 +78,7 @@ class _Uuid(NamedTuple):
         joined = np.ascontiguousarray(claimed.gaps[self.gap : self.gap + 2].T).tobytes()
         if self.form is UuidForm.KAFKA:
             return _kafkas(joined)
-        plain = [joined[at : at + _UUID_BYTES] for at in range(0, len(joined), _UUID_BYTES)]
+        plain = [joined[at : at + UUID_BYTES] for at in range(0, len(joined), UUID_BYTES)]
         return plain if self.form is None else [written(each, self.form) for each in plain]
 
 
@@ -330,12 +329,12 @@ class _Writer:
 
 def _kafkas(joined: bytes) -> list[str]:
     """Write UUIDs in Kafka's form, all in one call."""
-    plain = np.frombuffer(joined, np.uint8).reshape(-1, _UUID_BYTES)
+    plain = np.frombuffer(joined, np.uint8).reshape(-1, UUID_BYTES)
     filled = np.zeros((len(plain), _FILLED), np.uint8)
-    filled[:, :_UUID_BYTES] = plain
+    filled[:, :UUID_BYTES] = plain
     encoded = binascii.b2a_base64(filled.tobytes(), newline=False).translate(_URL_SAFE).decode()
     width = _FILLED // 3 * 4
-    return [encoded[at : at + _KAFKAS_LENGTH] for at in range(0, len(encoded), width)]
+    return [encoded[at : at + KAFKAS_LENGTH] for at in range(0, len(encoded), width)]
 
 
 def _header_of_array(size: int) -> bytes:

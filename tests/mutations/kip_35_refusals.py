@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from decoders.frame.record import Direction
 from decoders.protocol import OPENING_APIS
-from expectations.identity.known_ranges import FIRST_LEFT
+from expectations.identity.known_ranges import FIRST_IN_KAFKA_4
 from tests.mutations.clean import ask
 from tests.mutations.kip_35 import listing, negotiated_requests, ranges_beside, with_range
 from tests.mutations.kip_511 import refusals
@@ -47,7 +47,7 @@ def be_refused_without_having_asked(script: Script) -> Iterator[Script]:
 def be_refused_where_nobody_asks(script: Script) -> Iterator[Script]:
     """A version that Kafka 4.0 removed, on three connections, while another client is served."""
     for _, asked in script.targets():
-        if asked.response is not None and asked.version < FIRST_LEFT.get(asked.known.key, 0):
+        if asked.response is not None and asked.version < FIRST_IN_KAFKA_4.get(asked.known.key, 0):
             closed = [step for name in ("a", "b", "c") for step in _closed_upon([asked], name)]
             steps = (ask("Metadata", 12, on=SECOND_ONE), *closed, Close(on=SECOND_ONE))
             yield dataclasses.replace(script, steps=steps, hosts={SECOND_ONE: 2})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity.holders import came_second, software_of
-from expectations.identity.translation import may_be_translated
+from expectations.identity.same_client import came_second, may_be_translated, software_of
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided

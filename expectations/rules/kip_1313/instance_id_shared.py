@@ -6,8 +6,13 @@ from collections.abc import Sequence
 
 from expectations.conversation.identifier import identifier_text
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity.holders import came_second, software_of
-from expectations.identity.translation import MOST_OFFSET, may_be_relayed, may_be_translated
+from expectations.identity.same_client import (
+    MOST_OFFSET,
+    came_second,
+    may_be_relayed,
+    may_be_translated,
+    software_of,
+)
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided

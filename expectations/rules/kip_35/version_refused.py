@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
-from expectations.identity.known_ranges import ENOUGH_CLOSES, FIRST_LEFT, is_refused_version, known_ranges
+from expectations.identity.known_ranges import (
+    ENOUGH_CLOSES,
+    FIRST_IN_KAFKA_4,
+    is_refused_version,
+    known_ranges,
+)
 from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import why_maybe_supported
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
@@ -80,7 +85,7 @@ def _violates(claim: Claim, others: Sequence[Claim]) -> Judgement:
     assert claim.refused is not None
     refused, known = claim.refused, known_ranges(claim, others)
     if not known.ranges:
-        return _violates_without_list(FIRST_LEFT[refused.api_key], refused.api_version)
+        return _violates_without_list(FIRST_IN_KAFKA_4[refused.api_key], refused.api_version)
     lowest, highest = known.ranges[-1]
     is_listed = known.ranges[-1] != NOT_LISTED
     side = ("below" if refused.api_version < lowest else "above") if is_listed else "not in"
@@ -120,5 +125,5 @@ def removal(api_key: int, version: int, lowest: int) -> str:
 
     It is known only if the range begins where that of Kafka 4.0 does.
     """
-    is_removed = version < lowest == FIRST_LEFT.get(api_key)
+    is_removed = version < lowest == FIRST_IN_KAFKA_4.get(api_key)
     return "; Kafka 4.0 removed the versions below (KIP-896)" if is_removed else ""

@@ -7,7 +7,7 @@ import pytest
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim
-from expectations.identity.known_ranges import FIRST_LEFT, advertisements, ranges_of
+from expectations.identity.known_ranges import FIRST_IN_KAFKA_4, advertisements, ranges_of
 from expectations.identity.server_claim import LONGEST_ADVERTISEMENT, advertised_claim
 from expectations.rules.kip_35.version_refused import removal
 
@@ -60,8 +60,8 @@ def test_an_api_that_is_listed_twice_has_both_ranges() -> None:
 
 def test_removed_versions_are_those_that_the_schemas_begin_without() -> None:
     """Kafka 4.0.1 took two versions of JoinGroup back."""
-    lowest = {api.key: api.versions.lowest for api in default_schemas().apis if api.key in FIRST_LEFT}
-    assert lowest | {JOIN_GROUP: FIRST_LEFT[JOIN_GROUP]} == FIRST_LEFT
+    lowest = {api.key: api.versions.lowest for api in default_schemas().apis if api.key in FIRST_IN_KAFKA_4}
+    assert lowest | {JOIN_GROUP: FIRST_IN_KAFKA_4[JOIN_GROUP]} == FIRST_IN_KAFKA_4
 
 
 def test_a_removal_is_named_only_where_the_range_begins_with_kafka_4() -> None:

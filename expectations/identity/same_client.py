@@ -1,13 +1,18 @@
-"""Whether two connections may be one, captured on both sides of an address translation.
+"""Whether two connections that show one identity are of one client, or even one connection captured twice.
 
-The client's address differs and nothing else does. Both captures have the same frames, at times that differ
-by one offset: that of their clocks, and none if one host captures both. So two connections are two if their
-openings and their first frames differ by unequal offsets, or if one has a frame where the other surely has
-none.
+A *holder* is a client as far as its connections tell: one host, one software, one client ID. An identity may
+be copied, by an image or by a stranger who has seen it. If its first holder then reconnects beside the
+second, it is not the one that came second.
+
+On both sides of an address translation one connection is captured twice: the client's address differs and
+nothing else does. Both captures have the same frames, at times that differ by one offset: that of their
+clocks, and none if one host captures both. So two connections are distinct if their openings and their first
+frames differ by unequal offsets, or if one has a frame where the other surely has none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from expectations.identity.claim import Claim
@@ -18,6 +23,33 @@ SAME_OFFSET: Final = 10_000_000
 """Nanoseconds, at most, by which this offset varies while a connection opens."""
 LOST_FRAME: Final = 1.5
 """A distance between two frames that is this many times the other capture's may hide a lost frame."""
+
+
+def is_of_holder(claim: Claim, other: Claim) -> bool:
+    """Whether two connections are of one holder, as far as they tell."""
+    if claim.client_host != other.client_host:
+        return False
+    mine, others = ((each.named_software, each.client_id) for each in (claim, other))
+    return all(None in pair or pair[0] == pair[1] for pair in zip(mine, others, strict=True))
+
+
+def came_second(claim: Claim, other: Claim, others: Sequence[Claim]) -> bool:
+    """Whether the holder of a connection showed the identity later than that of another one.
+
+    `others` are all connections that show it but that of `claim`.
+    """
+    if is_of_holder(claim, other):
+        return other.order < claim.order
+    for each in sorted((*others, claim), key=lambda each: each.order):
+        is_of_one, is_of_other = is_of_holder(each, claim), is_of_holder(each, other)
+        if is_of_one is not is_of_other:
+            return is_of_other
+    return other.order < claim.order
+
+
+def software_of(claim: Claim) -> str:
+    """Return the software of a holder as findings show it."""
+    return " ".join(claim.named_software or ("unknown",))
 
 
 def may_be_translated(claim: Claim, other: Claim) -> bool:
@@ -53,15 +85,14 @@ def _begins_alike(claim: Claim, other: Claim) -> bool:
 
 
 def _is_older(claim: Claim, other: Claim) -> bool:
-    """Whether a connection was in use before the other one, seen from there on, was opened."""
+    """Whether a connection was in use before the other one was opened; False if that was joined midway."""
     return not other.joined and claim.since < other.opened_at - MOST_OFFSET
 
 
 def _comes_between(claim: Claim, other: Claim) -> bool:
-    """Whether the latest frame of one connection comes between two frames in a row of the other.
+    """Whether the latest frame of one connection comes between two consecutive frames of the other.
 
-    One of these may have been lost between the two: then they lie apart further than the frames of the first
-    connection do.
+    It does not if these are further apart than those of the first connection: one between them may be lost.
     """
     is_between = other.before_until + MOST_OFFSET < claim.until < other.until - MOST_OFFSET
     apart, usual = other.until - other.before_until, claim.until - claim.before_until
