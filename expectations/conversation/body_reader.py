@@ -115,9 +115,9 @@ def _response_body(schemas: Schemas, response: Response) -> Body | None:
 
 
 def _misplaced_refusal(schemas: Schemas, frame: bytes) -> Body | None:
-    """Read a response as the refusal of an ApiVersions version that is not where or what it must be.
+    """Read an ApiVersions response as a refusal in a wrong layout.
 
-    It may stand behind header v1, which has a tag section, or fit no layout behind its error code.
+    Its error code stands behind header v1, which has a tag section, or no layout fits what follows it.
     """
     if frame[4:6] == _REFUSAL:
         return Advertisement(UNSUPPORTED_VERSION, NO_LAYOUT, ())

@@ -85,6 +85,7 @@ _OF_LENGTH: Final = {
 
 
 def written(identifier: bytes, form: UuidForm) -> str:
+    """Write a UUID's 16 bytes in a form."""
     return _WRITTEN[form](identifier)
 
 

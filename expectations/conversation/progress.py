@@ -52,6 +52,7 @@ class InFlight(msgspec.Struct, omit_defaults=True):
     counts: dict[ApiVersion, Count] = {}
 
     def advance(self, statement: Statement, count: int) -> None:
+        """Count `count` frames with a statement: requests that expect a response, or responses."""
         change = in_flight_change(statement)
         if change is not None:
             version, sign = change

@@ -1,8 +1,8 @@
 """The texts that peers choose: names and IDs, of which only a bounded part is kept.
 
-Kafka sets no limit to a name or an ID but the frame. `bounded` shortens a text where it becomes a fact, so
-one limit bounds state, findings, labels and reports. Different texts stay different, since a shortened one
-holds the length and a digest of the whole.
+`bounded` shortens a text where it becomes a fact, so one limit bounds state, findings, labels and reports:
+Kafka limits a name or an ID only by the size of the frame. Different texts stay different, since a shortened
+one holds the length and a digest of the whole.
 """
 
 from __future__ import annotations

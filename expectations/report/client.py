@@ -1,4 +1,4 @@
-"""Client software in the fleet report: its traffic, its facts and its verdicts."""
+"""Client software in reports: its traffic, its facts and its verdicts, and how it is written."""
 
 from __future__ import annotations
 
@@ -71,5 +71,6 @@ def software_text(software: Software) -> str:
 
 
 def client_text(software: Software, client_id: str | None) -> str:
+    """Return client software and client ID as one text, without the ID if it is None."""
     named = software_text(software)
     return named if client_id is None else f'{named}, client ID "{client_id}"'

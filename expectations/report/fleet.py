@@ -62,6 +62,7 @@ class HeaderBytes(msgspec.Struct):
         return self.on_header_v3 * INSTANCE_ID_BYTES
 
     def record(self, observation: Observation) -> None:
+        """Record an observation of a connection. Only requests whose header is certain count."""
         if observation.kind is not Kind.REQUEST or not observation.has_header:
             return
         self.requests += observation.count

@@ -34,7 +34,7 @@ def fleet_matrix(clients: Sequence[Client], width: int) -> Group:
     The other rules are listed in a line. Columns that do not fit into `width` characters continue in
     another table.
     """
-    legend = [Text(f"{column_name(index)}  {client_text(client)}") for index, client in enumerate(clients)]
+    legend = [Text(f"{column_name(index)}  {client_heading(client)}") for index, client in enumerate(clients)]
     by_rule = list(zip(*(client.coverage for client in clients), strict=True))
     exercised = [rows for rows in by_rule if any(state_in_words(row) != "not exercised" for row in rows)]
     silent = [rows[0].rule for rows in by_rule if rows not in exercised]
@@ -85,7 +85,7 @@ def column_name(index: int) -> str:
     return (column_name(before - 1) if before else "") + ascii_uppercase[last]
 
 
-def client_text(client: Client) -> str:
+def client_heading(client: Client) -> str:
     """Return the name of a client software and how much of it was seen."""
     name = printable(software_text(client.software))
     return f"{name}: {counted(client.connections, 'connection')}, {counted(client.requests, 'request')}"
@@ -152,7 +152,7 @@ def _cell(row: Coverage) -> Text:
 def _facts(client: Client) -> Iterator[Text]:
     facts = list(facts_of(client))
     if facts:
-        yield Text(client_text(client), "bold")
+        yield Text(client_heading(client), "bold")
         yield from (Text(f"  {fact}") for fact in facts)
 
 

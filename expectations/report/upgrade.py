@@ -101,6 +101,7 @@ class UpgradeReport(msgspec.Struct, frozen=True):
 
     @property
     def breaking(self) -> list[UpgradedClient]:
+        """The clients that break."""
         return [client for client in self.clients if client.breaks]
 
     @property

@@ -7,6 +7,4 @@ from typing import Final
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 
 FURTHER: Final = "0001-01-01"
-"""The folder in which an archive has rows of days beyond those that a batch has folders for.
-
-It is a date to every tool, and that of no capture."""
+"""The folder for rows of days that get no folder of their own: a date to every tool, but of no capture."""

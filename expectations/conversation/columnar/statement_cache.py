@@ -129,6 +129,7 @@ class StatementCache:
         return is_full
 
     def of_batch(self, batch: FrameBatch, read: ReadFrames) -> BatchStatements:
+        """Return the statements of frames and events. `read` holds the frames, and is changed."""
         self._number_servers(batch, read)
         words = read.traits.view(np.int64).reshape(-1, WORDS)
         groups = grouped(self._hash_keys, words, batch.data, read.texts)
@@ -199,6 +200,7 @@ class TemplateCache:
         return len(self._known)
 
     def numbers(self, batch: FrameBatch, read: ReadFrames, frames: _Integers, keys: _Integers) -> _Integers:
+        """Return the template numbers of frames: rows of `read`, each with a row of `keys`."""
         groups = grouped(self._hash_keys, keys, batch.data, np.empty((len(keys), 0), np.int64))
         first = zip(frames[groups.first].tolist(), keys[groups.first], strict=True)
         numbers = [self._number(batch, read, frame, key.tobytes()) for frame, key in first]

@@ -56,6 +56,7 @@ class StatementRows:
         self.texts = Numbered[str]()
 
     def row(self, statement: Statement) -> tuple[int, ...]:
+        """Return the numbers of a statement, in the order of FIELDS."""
         template, own = split(statement)
         return (
             self.templates.number(template),
@@ -67,6 +68,7 @@ class StatementRows:
         )
 
     def columns(self, rows: _Integers) -> StatementColumns:
+        """Return the statements of rows, shape (n, len(FIELDS))."""
         return StatementColumns(self.templates.values, self.texts.values, np.ascontiguousarray(rows.T))
 
 

@@ -146,13 +146,16 @@ class WindowColumns:
         )
 
     def id(self, number: int) -> bytes:
+        """Return the connection ID of a window."""
         return self.ids[number * ID_BYTES : (number + 1) * ID_BYTES]
 
     def key(self, number: int) -> ConnectionKey:
+        """Return the connection of a window."""
         cluster, server, run = self.servers[int(self.server_of[number])]
         return ConnectionKey(self.id(number), cluster, self.clients[number], server, run)
 
     def windows(self) -> list[Window]:
+        """Return all windows as objects."""
         numbers, occurrences, bounds = self.numbers.tolist(), self._occurrences(), self.bounds.tolist()
         return [
             Window(self.key(number), numbers[begin:end], occurrences[begin:end], self.statements)
@@ -160,10 +163,12 @@ class WindowColumns:
         ]
 
     def window(self, number: int) -> Window:
+        """Return one window as an object."""
         (window,) = self.part(number, number + 1).windows()
         return window
 
     def evidence(self, at: int) -> Evidence:
+        """Return the evidence of an occurrence, by its number among those of all windows."""
         source, *others = (int(self.values[AT[name], at]) for name in OF_EVIDENCE)
         beginning = self.beginnings[self.begins[at] : self.begins[at + 1]].tobytes()
         given = (None if each == MISSING else each for each in others)
