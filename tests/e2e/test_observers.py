@@ -57,11 +57,12 @@ NOT_IN_DEMO = {
     "Expectations not met",
     "Expectations",
     "Validations",
+    "Connections by what Kubernetes tells",
 }
 """Panels that show nothing of a demo: its query does not end, its feeder evicts no connection, its listeners
 have no TLS, its clients send no deprecated version, those with an instance ID speak so shortly that there is
-no rate, nobody else writes to its topic or forges packets, and its batches take less than the minute before
-the first is validated."""
+no rate, nobody else writes to its topic or forges packets, its batches take less than the minute before the
+first is validated, and no pod runs it."""
 
 
 def quickly(rules: str) -> str:

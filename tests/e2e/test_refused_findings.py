@@ -22,13 +22,13 @@ from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import violating, write_capture
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 PATIENCE = 150.0
 REFUSED = "kipwatch_findings_refused_total"
 
 
-@pytest.fixture(scope="module", params=[pytest.param("info", marks=pytest.mark.long), "debug"])
+@pytest.fixture(scope="module", params=["info", "debug"])
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The log of a query whose findings are refused; it gets standard error, too, as in a container."""
     folder, (page_at,), names = tmp_path_factory.mktemp(request.param), free_pages(1), Configuration()

@@ -57,6 +57,7 @@ def test_a_resolve_that_fails_says_why_and_leaves_no_partial_folder(empty_cache:
 
 
 @pytest.mark.jvm
+@pytest.mark.long
 def test_two_processes_do_not_resolve_at_once(empty_cache: Path) -> None:
     with pytest.raises(UserError):
         jars("broker")

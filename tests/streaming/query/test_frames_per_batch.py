@@ -58,6 +58,7 @@ def measured(bench: Bench, topic: str, frames_per_batch: int) -> list[MeasuredBa
     return bench.monitor(topic, bench.topics[topic], frames_per_batch)
 
 
+@pytest.mark.long
 def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_wanted(bench: Bench) -> None:
     fill_in_blocks(bench, "full", rounds(60), full=True)
     batches = measured(bench, "full", 40_000)
