@@ -29,7 +29,7 @@ from expectations.identity.claim_tracker import ClaimTracker
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, Subject, finding_of
 from expectations.judging.outcome import Outcome
-from expectations.judging.terms import Terms, as_found
+from expectations.judging.terms import ClientNames, Terms, as_found
 from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict
 from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
 
@@ -260,11 +260,13 @@ class Judge:
     def _owner(self, conversation: Conversation) -> str | None:
         software = conversation.software.name if conversation.software else None
         return self.terms.owner(
-            conversation.client,
-            conversation.client_id,
-            software,
-            conversation.principal,
-            workload_of(conversation.placement),
+            ClientNames(
+                conversation.client.rpartition(":")[0],
+                conversation.client_id,
+                software,
+                conversation.principal,
+                workload_of(conversation.placement),
+            )
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,11 +15,19 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
 
-OwnerOf = Callable[[str, str | None, str | None, str | None, str | None], str | None]
-"""Returns whose a client is, by its address without a port and what else is known of it.
 
-That is its client ID, the name of its software, its principal and its workload.
-"""
+class ClientNames(NamedTuple):
+    """What tells whose a client is: its address without a port, and names as far as they are known."""
+
+    host: str
+    client_id: str | None
+    software_name: str | None
+    principal: str | None = None
+    workload: str | None = None
+
+
+OwnerOf = Callable[[ClientNames], str | None]
+"""Returns whose a client is, None if it is nobody's."""
 
 
 def as_found(finding: Finding) -> Finding:
@@ -47,27 +56,19 @@ class Terms:
     def decided(self, finding: Finding) -> Finding:
         """Return a finding as users see it: with its owner, and by their decisions."""
         if self.owner_of is not None:
-            owner = self.owner(
-                finding.client,
+            names = ClientNames(
+                finding.client.rpartition(":")[0],
                 finding.client_id,
                 finding.client_software_name,
                 finding.principal or None,
                 finding.workload or None,
             )
-            finding = msgspec.structs.replace(finding, owner=owner)
+            finding = msgspec.structs.replace(finding, owner=self.owner_of(names))
         return self.decide(finding)
 
-    def owner(
-        self,
-        client: str,
-        client_id: str | None,
-        software_name: str | None,
-        principal: str | None = None,
-        workload: str | None = None,
-    ) -> str | None:
-        """Return the owner of a client by its address with a port, None if nobody is known."""
-        host = client.rpartition(":")[0]
-        return self.owner_of(host, client_id, software_name, principal, workload) if self.owner_of else None
+    def owner(self, names: ClientNames) -> str | None:
+        """Return the owner of a client, None if nobody is known."""
+        return self.owner_of(names) if self.owner_of else None
 
     def named(self, columns: WindowColumns) -> WindowColumns:
         """Return windows with the names of identities by which they are judged: pseudonyms or plain ones."""

@@ -12,7 +12,7 @@ versions in use beside those that brokers offer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.observation import Observation
+from expectations.judging.terms import ClientNames, OwnerOf
 from expectations.report.client import Client, Software, VersionUse, software_order
 from expectations.report.coverage import Checks, coverage_of
 from expectations.report.versions import AdvertisingBroker, Ranges, api_name
@@ -281,9 +282,9 @@ class Fleet:
         self,
         rules: Iterable[Rule],
         api_names: Mapping[int, str],
-        owner: Callable[[str, str | None, str | None, str | None], str | None],
+        owner: OwnerOf,
     ) -> None:
-        """`owner` tells whose a client is, by its address, client ID, software's name and principal."""
+        """`owner` tells whose a client is."""
         self._rules = list(rules)
         self._owner = owner
         self._parties: Counter[Party] = Counter()
@@ -356,10 +357,10 @@ class Fleet:
         activity.conclude(conversation)
         software = self._software[connection] = _software(conversation)
         client_id, principal = conversation.client_id, conversation.principal
-        owner = self._owner(conversation.client, client_id, software[0], principal)
+        host = conversation.client.rpartition(":")[0]
+        owner = self._owner(ClientNames(host, client_id, software[0], principal))
         if owner is not None:
             _list(activity.owners, owner)
-        host = conversation.client.rpartition(":")[0]
         self._parties[Party(owner, client_id, software, host, principal)] += 1
         self._usage.add(conversation, usage)
         self._activities.setdefault(software, Activity()).add(activity)

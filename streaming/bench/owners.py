@@ -14,6 +14,7 @@ from typing import Any, Final
 from decoders.schema.registry import default_schemas
 from expectations.judging.automaton import Automaton
 from expectations.judging.judge import Judge
+from expectations.judging.terms import ClientNames
 from streaming.bench import report
 from streaming.bench.storm import opening_microseconds
 from streaming.bench.traffic import SOFTWARE_NAME
@@ -54,7 +55,7 @@ def measure(entries: int = ENTRIES, clients: int = CLIENTS, stepped: int = STEPP
 def _owner_microseconds(owners: Owners, clients: int) -> float:
     """Ask for each client in turn, twice, and return what one costs the second time."""
     shown = [
-        (
+        ClientNames(
             f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",
             f"service-{number % (2 * ENTRIES)}-{number}",
             SOFTWARE_NAME,
@@ -66,7 +67,7 @@ def _owner_microseconds(owners: Owners, clients: int) -> float:
     for _ in range(2):
         begun = time.process_time()
         for client in shown:
-            owners.of(*client)
+            owners.of(client)
         seconds = time.process_time() - begun
     return seconds / clients * 1e6
 

@@ -19,6 +19,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from expectations.conversation.pseudonyms import Pseudonyms
+from expectations.judging.terms import ClientNames
 from streaming.metrics.labels import LONGEST, RESERVED
 from streaming.settings.client_patterns import bracketed, whole
 from streaming.settings.mistake import read_toml
@@ -64,15 +65,13 @@ class OwnersFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class _Entry(NamedTuple):
-    """An entry as clients are compared with it: globs of `_Shown`, and a network."""
+    """An entry as clients are compared with it: globs of `ClientNames`, and a network."""
 
     name: str
     texts: tuple[str | None, ...]
     network: str | None
 
 
-_Shown = tuple[str | None, str | None, str, str | None, str | None]
-"""The texts of a client: client ID, software's name, address without a port, principal, workload."""
 _Address = tuple[int, int]
 """The bits that addresses of its kind have, and those of the address as a number."""
 
@@ -126,19 +125,12 @@ class Owners:
     def __hash__(self) -> int:
         return hash(self._packed)
 
-    def of(
-        self,
-        host: str,
-        client_id: str | None,
-        software_name: str | None,
-        principal: str | None = None,
-        workload: str | None = None,
-    ) -> str | None:
-        """Return the owner of a client by its address without a port, None if it is nobody's."""
-        return self._remembered((client_id, software_name, host, principal, workload))
+    def of(self, names: ClientNames) -> str | None:
+        """Return the owner of a client, None if it is nobody's."""
+        return self._remembered(names)
 
-    def _of(self, shown: _Shown) -> str | None:
-        address = _address(shown[2])
+    def _of(self, shown: ClientNames) -> str | None:
+        address = _address(shown.host)
         return next(
             (
                 self._entries[number].name
@@ -149,7 +141,7 @@ class Owners:
             None,
         )
 
-    def _candidates(self, shown: _Shown, address: _Address | None) -> Iterator[int]:
+    def _candidates(self, shown: ClientNames, address: _Address | None) -> Iterator[int]:
         for place, length in self._prefixes:
             text = shown[place]
             if text is not None:
@@ -186,14 +178,14 @@ def owners_of(entries: Iterable[Owner], pseudonyms: Pseudonyms | None = None) ->
 def _entry(owner: Owner, pseudonyms: Pseudonyms | None) -> _Entry:
     client_id, client, principal = owner.client_id, owner.client, owner.principal
     if pseudonyms is None:
-        texts = client_id, owner.client_software_name, None, principal, owner.workload
+        texts = None, client_id, owner.client_software_name, principal, owner.workload
         return _Entry(owner.name, texts, client)
     if owner.workload is not None:
         raise ValueError('with identities = "keyed-hash" no workload is kept, so none has an owner')
     client_id = client_id and pseudonyms.text(whole("client_id", client_id, "*?["))
     principal = principal and pseudonyms.text(whole("principal", principal, "*?["))
     host = client and pseudonyms.host(bracketed(whole("client", client, "/")))
-    return _Entry(owner.name, (client_id, owner.client_software_name, host, principal, None), None)
+    return _Entry(owner.name, (host, client_id, owner.client_software_name, principal, None), None)
 
 
 def _divided(glob: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from expectations.judging.terms import ClientNames
 from streaming.query.application import Application
 from streaming.settings.configuration import Configuration
 
@@ -29,7 +30,7 @@ class Reloaded:
     @property
     def owner(self) -> str | None:
         """Whose a client is by the terms of the next start."""
-        return self._application._decisions.terms.owner("10.0.0.1:1", "app", None)
+        return self._application._decisions.terms.owner(ClientNames("10.0.0.1", "app", None))
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expectations.conversation.pseudonyms import Pseudonyms
+from expectations.judging.terms import ClientNames
 from streaming.settings.owners import Owner, Owners, _address, owners_of, read_owners
 from streaming.user_error import UserError
 
@@ -62,7 +63,7 @@ def owners(folder: Path, text: str = FILE, pseudonyms: Pseudonyms | None = None)
 def test_the_first_entry_whose_keys_all_match_decides(
     tmp_path: Path, host: str, client_id: str | None, software: str | None, owner: str | None
 ) -> None:
-    assert owners(tmp_path).of(host, client_id, software) == owner
+    assert owners(tmp_path).of(ClientNames(host, client_id, software)) == owner
 
 
 @pytest.mark.parametrize("key", ["client_id", "client_software_name", "principal"])
@@ -73,7 +74,7 @@ def test_no_look_alike_of_a_client_is_its_owners(key: str, entry: str) -> None:
     found = owners_of([Owner("billing", **{key: entry})])
 
     def owner(name: str) -> str | None:
-        return found.of("10.0.0.1", *(name if number == place else None for number in range(3)))
+        return found.of(ClientNames("10.0.0.1", *(name if number == place else None for number in range(3))))
 
     assert owner("svc-billing") == "billing"
     for name in (
@@ -117,7 +118,7 @@ def test_the_index_finds_what_a_comparison_of_all_entries_finds(
     listed: list[Owner], client: tuple[str, str | None, str | None, str | None, str | None]
 ) -> None:
     expected = next((entry.name for entry in listed if covers(entry, *client)), None)
-    assert owners_of(listed).of(*client) == expected
+    assert owners_of(listed).of(ClientNames(*client)) == expected
 
 
 @pytest.mark.parametrize(
@@ -157,9 +158,9 @@ def test_with_pseudonyms_whole_names_are_known_again_and_patterns_refused(tmp_pa
     pseudonyms = Pseudonyms(b"a key of sixteen bytes")
     text = '[[owner]]\nname = "a"\nclient_id = "app"\n[[owner]]\nname = "b"\nclient = "fd00::7"\n'
     found = owners(tmp_path, text, pseudonyms)
-    assert found.of("h-00", pseudonyms.text("app"), None) == "a"
-    assert found.of(pseudonyms.host("[fd00::7]"), None, None) == "b"
-    assert found.of("h-00", "app", None) is None
+    assert found.of(ClientNames("h-00", pseudonyms.text("app"), None)) == "a"
+    assert found.of(ClientNames(pseudonyms.host("[fd00::7]"), None, None)) == "b"
+    assert found.of(ClientNames("h-00", "app", None)) is None
     with pytest.raises(UserError, match=r'owners\.toml: with identities = "keyed-hash" client_id'):
         owners(tmp_path, FILE, pseudonyms)
     with pytest.raises(UserError, match=r'owners\.toml: with identities = "keyed-hash" no workload'):
@@ -171,16 +172,16 @@ def test_a_worker_unpacks_owners_once_and_knows_a_change(tmp_path: Path) -> None
     before = owners(tmp_path)
     again = pickle.loads(pickle.dumps(before))
     assert again is pickle.loads(pickle.dumps(before)) and again == before
-    assert again.of("10.1.2.3", "search-7", None) == "search"
+    assert again.of(ClientNames("10.1.2.3", "search-7", None)) == "search"
     assert owners(tmp_path, FILE.replace("search-", "find-")) != before
 
 
 def test_a_name_that_looks_like_another_owners_changes_nothing(tmp_path: Path) -> None:
     """A client may call itself anything: only its address it cannot choose."""
     found = owners(tmp_path)
-    assert found.of("192.0.2.1", "search-7", None) is None
-    assert found.of("10.1.2.3", "search-\N{CYRILLIC SMALL LETTER A}<b>\n", None) == "search"
-    assert found.of("10.1.2.3", "s\N{CYRILLIC SMALL LETTER IE}arch-7", None) is None
+    assert found.of(ClientNames("192.0.2.1", "search-7", None)) is None
+    assert found.of(ClientNames("10.1.2.3", "search-\N{CYRILLIC SMALL LETTER A}<b>\n", None)) == "search"
+    assert found.of(ClientNames("10.1.2.3", "s\N{CYRILLIC SMALL LETTER IE}arch-7", None)) is None
 
 
 def test_ten_thousand_entries_are_not_compared_one_by_one() -> None:
@@ -192,4 +193,5 @@ def test_ten_thousand_entries_are_not_compared_one_by_one() -> None:
     found = owners_of([*of_names, *of_networks])
     for number in range(0, 5_000, 7):
         address = _address(f"10.1.{number % 250}.1")
-        assert len([*found._candidates((f"service-{number}-x", "java", "", None, None), address)]) == 2
+        names = ClientNames("", f"service-{number}-x", "java")
+        assert len([*found._candidates(names, address)]) == 2
