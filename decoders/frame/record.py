@@ -115,10 +115,10 @@ class Record:
     of an INVALID_SIZE: the claimed length, as an unsigned 32-bit number). Of a NOT_KAFKA, `frame` holds the
     first four bytes of the connection, of a PRINCIPAL the name in UTF-8, and of a PLACEMENT a text such as
     `payments/checkout@node-7`: namespace, workload and node, or only `@node-7`; empty if what was said of the
-    connection before is wrong. `position` is the byte offset
-    in the capture file. All numbers are signed 64-bit integers, except `run`, which is unsigned. A response
-    that is paired with no request, because frames were missed, has API_VERSIONS as `paired_api_key` if it can
-    be the response to an ApiVersions request among them.
+    connection before is wrong. `position` is the byte offset in the capture file. All numbers are signed
+    64-bit integers, except `run`, which is unsigned. A response that is paired with no request, because
+    frames were missed, has API_VERSIONS as `paired_api_key` if it can be the response to an ApiVersions
+    request among them.
     """
 
     kind: Kind

@@ -2,9 +2,9 @@
 
 Each batch of packets passes, in this order: secrets of TLS that have appeared meanwhile, removal of unwatched
 traffic, the tracker (packets to frames), the cutter (what of a frame may be kept), the outlet; with
-Kubernetes, records follow that say where clients run. Between
-batches the feeder polls the outlet, and twice a second updates its metrics and looks for ports that carry
-nothing readable. A live capture also publishes heartbeats: records of how far its clock has advanced.
+Kubernetes, records follow that say where clients run. Between batches the feeder polls the outlet, and twice
+a second updates its metrics and looks for ports that carry nothing readable. A live capture also publishes
+heartbeats: records of how far its clock has advanced.
 """
 
 from __future__ import annotations

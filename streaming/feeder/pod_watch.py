@@ -3,13 +3,14 @@
 A watch that ends is resumed where it ended. If the API does not know that place any more (410 Gone), all pods
 are listed again, and also after a failure: a resumed watch does not say when it has told all that was missed.
 While the API is away, names are stale and nothing else happens: the thread tries again, after a second first
-and half a minute at last. It asks with the token of the pod's service account, which may
-be allowed to get, list and watch pods, and nothing else.
+and half a minute at last. It asks with the token of the pod's service account, which needs to get, list and
+watch pods, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 import threading
 import time
@@ -149,7 +150,7 @@ class PodWatch:
         connection = self._connection
         if connection is not None and connection.sock is not None:
             with suppress(OSError):
-                connection.sock.shutdown(2)
+                connection.sock.shutdown(socket.SHUT_RDWR)
         if self._thread.is_alive():
             self._thread.join(FIRST_WAIT)
 
