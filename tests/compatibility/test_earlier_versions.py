@@ -84,9 +84,12 @@ def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> list[Finding]:
+    return checked_week(tmp_path_factory.mktemp("captured"))
+
+
+def checked_week(folder: Path) -> list[Finding]:
     """The findings of `check` on what was captured."""
-    path = tmp_path_factory.mktemp("captured") / "week.pcap"
-    captured = write_packets(path, chain.from_iterable(week()))
+    captured = write_packets(folder / "week.pcap", chain.from_iterable(week()))
     return examine(captured, default_schemas(), [PORT]).findings
 
 
@@ -94,11 +97,13 @@ def likenesses(findings: Iterable[Finding]) -> Likenesses:
     return Counter(finding.likeness() for finding in findings)
 
 
+@pytest.mark.long
 def test_its_topic_is_judged_from_the_beginning(restored: Restored, checked: list[Finding]) -> None:
     expected = likenesses(checked)
     assert restored.found(restored.folder / "new", expected, "anew") == expected
 
 
+@pytest.mark.long
 def test_the_query_goes_on_from_its_checkpoint(restored: Restored, checked: list[Finding]) -> None:
     """At another path."""
     if restored.earlier.about.state_version != STATE_VERSION:
@@ -110,6 +115,7 @@ def test_the_query_goes_on_from_its_checkpoint(restored: Restored, checked: list
     assert restored.found(checkpoint, expected, "continued") == expected
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_another_layout_is_refused_in_one_line_that_says_what_to_do(
     restored: Restored,
 ) -> None:

@@ -96,6 +96,7 @@ def test_the_command_says_in_one_line_where_the_benches_are(kipwatch: Kipwatch) 
 
 
 @pytest.mark.jvm
+@pytest.mark.long
 def test_a_dry_run_of_the_query_finds_the_pins_of_its_jars(wheel: Path, tmp_path: Path) -> None:
     """Spark and all else are borrowed from this environment: installing them would take 450 MB."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)

@@ -169,7 +169,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Source:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(5, marks=pytest.mark.timeout(900)),
+        pytest.param(3, marks=pytest.mark.timeout(900)),
         pytest.param(KILLS, marks=[pytest.mark.long, pytest.mark.timeout(4 * 3600)], id="many"),
     ],
 )

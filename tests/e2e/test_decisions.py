@@ -67,19 +67,38 @@ until = 2999-01-01
 PATIENCE = 150.0
 
 
+class Feeding(NamedTuple):
+    """Feeds captures of one connection, and waits for what is found of it."""
+
+    folder: Path
+    kafka: list[str]
+    topic: FindingsTopic
+
+    def finding(self, software: str) -> Finding:
+        """Feed a connection of a malformed software name, and return its finding of RELOADED."""
+        path = write_capture(self.folder / f"{software}.pcap", violating(software))
+        feed_capture(path, self.folder / f"{software}.log", *self.kafka, "--ports", "9092")
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self.topic.poll(1.0)
+            for finding in self.topic.findings.values():
+                if finding.rule == RELOADED and finding.client_software_name == software:
+                    return finding
+        raise AssertionError(f"nothing was found of {software}")
+
+
 class JudgedTwice(NamedTuple):
     """Findings of the query, its metrics page, and findings of `check` on the same capture.
 
-    `before` and `after` are findings of RELOADED with the first and with the changed decisions. `log` is that
-    of the query.
+    The query runs on, by the decisions in `path`; `feeding` feeds it more.
     """
 
     findings: list[Finding]
     page: MetricsPage
     checked: list[Finding]
-    before: Finding
-    after: Finding
-    log: str
+    query: Child
+    path: Path
+    feeding: Feeding
 
 
 @pytest.fixture(scope="module")
@@ -101,37 +120,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedTwice]:
             query.wait_for('"frames": ', PATIENCE)
             await_findings(topic, len(checked))
             page, findings = scrape(page_at), list(topic.findings.values())
-            feed = Feeding(folder, kafka, topic)
-            before = feed.finding("the first")
-            reload(query, path, INVALID)
-            query.wait_for('"query": "decisions-refused"', PATIENCE)
-            reload(query, path, CHANGED)
-            query.wait_for('"query": "decisions-reloaded"', PATIENCE)
-            await_starts(query, 2)
-            after = feed.finding("the second")
+            assert page is not None
+            yield JudgedTwice(findings, page, checked, query, path, Feeding(folder, kafka, topic))
             topic.close()
-    assert page is not None
-    yield JudgedTwice(findings, page, checked, before, after, query.log.read_text())
-
-
-class Feeding(NamedTuple):
-    """Feeds captures of one connection, and waits for what is found of it."""
-
-    folder: Path
-    kafka: list[str]
-    topic: FindingsTopic
-
-    def finding(self, software: str) -> Finding:
-        """Feed a connection of a malformed software name, and return its finding of RELOADED."""
-        path = write_capture(self.folder / f"{software}.pcap", violating(software))
-        feed_capture(path, self.folder / f"{software}.log", *self.kafka, "--ports", "9092")
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            self.topic.poll(1.0)
-            for finding in self.topic.findings.values():
-                if finding.rule == RELOADED and finding.client_software_name == software:
-                    return finding
-        raise AssertionError(f"nothing was found of {software}")
 
 
 def reload(query: Child, config: Path, text: str) -> None:
@@ -182,12 +173,22 @@ def test_suppressed_findings_are_counted_under_a_level_without_alerts(judged: Ju
     assert judged.page.total("kipwatch_rule_checks_total", rule=SUPPRESSED, verdict="violates") > 0
 
 
+@pytest.mark.long
 def test_changed_decisions_are_taken_over_and_invalid_ones_refused(judged: JudgedTwice) -> None:
-    assert not judged.before.suppressed and judged.before.level == "violation"
-    assert judged.after.level == "information"
-    assert judged.after.suppressed and judged.after.suppressed.reason == "renamed in July"
-    assert "the configuration names a rule 'kip511/nonsense'" in judged.log
-    assert '"changed": true, "needs_restart": ["trigger_seconds"]' in judged.log
+    query, path, feeding = judged.query, judged.path, judged.feeding
+    before = feeding.finding("the first")
+    assert not before.suppressed and before.level == "violation"
+    reload(query, path, INVALID)
+    query.wait_for('"query": "decisions-refused"', PATIENCE)
+    reload(query, path, CHANGED)
+    query.wait_for('"query": "decisions-reloaded"', PATIENCE)
+    await_starts(query, 2)
+    after = feeding.finding("the second")
+    assert after.level == "information"
+    assert after.suppressed and after.suppressed.reason == "renamed in July"
+    log = query.log.read_text()
+    assert "the configuration names a rule 'kip511/nonsense'" in log
+    assert '"changed": true, "needs_restart": ["trigger_seconds"]' in log
 
 
 def essentials(finding: Finding) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from streaming.check.examination import examine
 from streaming.commands.main import MISUSE, main
 from streaming.settings.release import load_schemas
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(280)]
 
 LIMIT = 5.0
 

@@ -37,7 +37,7 @@ from tests.e2e.process_tree import resident_mebibytes
 from tests.e2e.quick_ticks import QuickChild
 from tests.streaming.captures import write_packets
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 CONNECTIONS: Final = 4_000
 STARTED, FOUND = 150.0, 240.0

@@ -21,7 +21,9 @@ INTERRUPTED = 130
 MARK = "KIPWATCH_TEST_MARK"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 4.0, 12.0])
+@pytest.mark.parametrize(
+    "seconds", [pytest.param(0.0, marks=pytest.mark.long), 4.0, pytest.param(12.0, marks=pytest.mark.long)]
+)
 def test_an_interrupted_demo_leaves_nothing_behind(seconds: float, tmp_path: Path) -> None:
     jars("broker")  # fills the cache, which may remain
     mark = str(uuid.uuid4())

@@ -157,12 +157,14 @@ def test_orphaned_offsets_of_a_kill_in_the_first_batch_are_removed(stopped: Stop
     assert not stopped.orphan.exists()
 
 
+@pytest.mark.long
 def test_another_number_of_buckets_is_refused(stopped: StoppedQuery) -> None:
     publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(0))
     error = stopped.error_line(stopped.topic, stopped.copied("other-buckets"), "--buckets", "3")
     assert "made with 4 buckets, not 3: run with --buckets 4" in error
 
 
+@pytest.mark.long
 def test_a_corrupt_checkpoint_is_an_error(stopped: StoppedQuery) -> None:
     checkpoint = stopped.copied("corrupt")
     latest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
@@ -195,6 +197,7 @@ def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -
     assert page.total("kipwatch_rule_checks_total", rule="kip35/version-out-of-range", verdict="conforms") > 0
 
 
+@pytest.mark.long
 def test_a_recreated_topic_is_an_error(stopped: StoppedQuery) -> None:
     """The last test: the topic is gone afterwards."""
     admin = AdminClient({"bootstrap.servers": stopped.broker.internal})

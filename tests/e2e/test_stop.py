@@ -71,6 +71,7 @@ def test_a_killed_jvm_is_an_error_of_one_line(tmp_path: Path) -> None:
     assert "py4j" not in output
 
 
+@pytest.mark.long
 def test_a_query_stopped_within_a_batch_ends_with_the_error_of_that_batch(tmp_path: Path) -> None:
     """A StackOverflowError while Spark reads the error would hide it behind a thousand lines of trace."""
     started, taken = tmp_path / "started", list[int]()

@@ -92,6 +92,7 @@ def exactly(connection: ssl.SSLSocket, size: int) -> bytes:
 
 
 @captures
+@pytest.mark.long
 def test_updated_keys_are_read(
     broker: KeyLoggingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def count_updates(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @captures
+@pytest.mark.long
 def test_resumed_sessions_are_read(broker: KeyLoggingBroker, tmp_path: Path) -> None:
     """Those of the broker, and those of a proxy that ends TLS before it."""
     proxy, capture = DemoTls(tmp_path), tmp_path / "tls.pcap"

@@ -185,6 +185,7 @@ def test_the_feeder_outlives_its_broker(broker: RestartableBroker, log: Path) ->
 
 
 @captures
+@pytest.mark.long
 def test_a_killed_feeder_publishes_nothing_twice_and_open_connections_are_mid_stream(
     broker: RestartableBroker, log: Path
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_killed_feeder_publishes_nothing_twice_and_open_connections_are_mid_st
 
 
 @captures
+@pytest.mark.long
 def test_while_kafka_is_unreachable_the_feeder_sheds_and_publishes_gaps(
     broker: RestartableBroker, log: Path
 ) -> None:

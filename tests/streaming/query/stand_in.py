@@ -124,16 +124,21 @@ class StandIn:
 
     def process(self, records: Sequence[Record], arrow_size: int) -> None:
         """Process a micro-batch in Arrow batches of a size."""
+        parts = [records[at : at + arrow_size] for at in range(0, len(records), arrow_size)]
+        self.process_blocks([[*_blocks(part)] for part in parts])
+
+    def process_blocks(self, parts: Iterable[Sequence[bytes]]) -> None:
+        """Process a micro-batch: the values of the topic's records, an Arrow batch each."""
         rows = [
             Row(bucket=bucket, input=packed)
-            for at in range(0, len(records), arrow_size)
-            for batch in self._decoded(records[at : at + arrow_size])
+            for blocks in parts
+            for batch in self._decoded(blocks)
             for bucket, packed in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         ]
         self._pass_on(self._connections.process(rows))
 
-    def _decoded(self, records: Sequence[Record]) -> Iterator[pa.RecordBatch]:
-        decoded = list(decode_stage(BUCKETS, terms=self._terms)(iter([_batch(records)])))
+    def _decoded(self, blocks: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        decoded = list(decode_stage(BUCKETS, terms=self._terms)(iter([_batch(blocks)])))
         for batch in decoded:
             self.inputs += batch.column("input").to_pylist()
         yield from decoded
@@ -157,9 +162,12 @@ class StandIn:
                     self.checks[rule, verdict] = self.checks.get((rule, verdict), 0) + count
 
 
-def _batch(records: Sequence[Record]) -> pa.RecordBatch:
-    parts = (records[at : at + BLOCK_ROWS] for at in range(0, len(records), BLOCK_ROWS))
-    blocks = [write_block(part, default_schemas().digest) for part in parts]
+def _blocks(records: Sequence[Record]) -> Iterator[bytes]:
+    for at in range(0, len(records), BLOCK_ROWS):
+        yield write_block(records[at : at + BLOCK_ROWS], default_schemas().digest)
+
+
+def _batch(blocks: Sequence[bytes]) -> pa.RecordBatch:
     columns = [
         pa.array(blocks, pa.binary()),
         pa.array(["kipwatch.frames"] * len(blocks)),

@@ -14,7 +14,7 @@ from decoders.wire.columnar.frames import FrameBatch
 from streaming.bench.batches import Bench, MeasuredBatch
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.jvm, pytest.mark.long, pytest.mark.timeout(300)]
 CONNECTIONS, PARTITIONS = 400, 2
 
 
@@ -58,7 +58,6 @@ def measured(bench: Bench, topic: str, frames_per_batch: int) -> list[MeasuredBa
     return bench.monitor(topic, bench.topics[topic], frames_per_batch)
 
 
-@pytest.mark.long
 def test_a_backlog_of_full_blocks_is_read_in_batches_of_the_frames_that_are_wanted(bench: Bench) -> None:
     fill_in_blocks(bench, "full", rounds(60), full=True)
     batches = measured(bench, "full", 40_000)
