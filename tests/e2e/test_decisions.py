@@ -1,6 +1,7 @@
 """A running query applies the decisions of users, with the same findings as `kipwatch check`.
 
-On SIGHUP it takes over changed ones, and refuses invalid ones.
+On SIGHUP it takes over changed ones, and refuses invalid ones. Records that it cannot read are counted and
+kept in quarantine, and it removes what a killed query has left in its checkpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
@@ -64,6 +66,7 @@ client = "10.0.0.0/8"
 reason = "renamed in July"
 until = 2999-01-01
 """
+INVALID_RECORDS = (b"", b"poison")
 PATIENCE = 150.0
 
 
@@ -90,7 +93,8 @@ class Feeding(NamedTuple):
 class JudgedTwice(NamedTuple):
     """Findings of the query, its metrics page, and findings of `check` on the same capture.
 
-    The query runs on, by the decisions in `path`; `feeding` feeds it more.
+    The query runs on, by the decisions in `path`; `feeding` feeds it more. `orphan` are offsets that were
+    written and not yet renamed, when an earlier query was killed in its first batch.
     """
 
     findings: list[Finding]
@@ -99,6 +103,7 @@ class JudgedTwice(NamedTuple):
     query: Child
     path: Path
     feeding: Feeding
+    orphan: Path
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +119,34 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgedTwice]:
         create_topics(broker.internal, configuration.frames_topic, configuration.findings_topic)
         ports = ["--ports", checked[0].broker.rpartition(":")[2]]
         feed_capture(planted.CAPTURE, folder / "feed.log", *kafka, *ports)
+        publish_invalid(broker.internal, configuration.frames_topic)
         command = ["run", *kafka, "--config", str(path), "--metrics-address", page_at, "--buckets", "4"]
+        orphan = begin_checkpoint(folder / "checkpoint")
         with QuickChild([*command, "--checkpoint", str(folder / "checkpoint")], folder / "run.log") as query:
             topic = FindingsTopic(broker.internal, configuration.findings_topic)
             query.wait_for('"frames": ', PATIENCE)
             await_findings(topic, len(checked))
             page, findings = scrape(page_at), list(topic.findings.values())
             assert page is not None
-            yield JudgedTwice(findings, page, checked, query, path, Feeding(folder, kafka, topic))
+            feeding = Feeding(folder, kafka, topic)
+            yield JudgedTwice(findings, page, checked, query, path, feeding, orphan)
             topic.close()
+
+
+def begin_checkpoint(checkpoint: Path) -> Path:
+    """Make a checkpoint as a query leaves it that is killed in its first batch, and return its offsets."""
+    orphan = checkpoint / "offsets" / ".0.3f0c3ad2-9d5e-4c1b-a1f9-6a3b1b0f6e55.tmp"
+    orphan.parent.mkdir(parents=True)
+    orphan.write_text("v1")
+    (checkpoint / "kipwatch-keys-dealt").touch()
+    return orphan
+
+
+def publish_invalid(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in INVALID_RECORDS:
+        producer.produce(topic, value, b"key")
+    assert producer.flush(30) == 0
 
 
 def reload(query: Child, config: Path, text: str) -> None:
@@ -171,6 +195,29 @@ def test_suppressed_findings_are_counted_under_a_level_without_alerts(judged: Ju
     }
     assert levels == {"suppressed"}
     assert judged.page.total("kipwatch_rule_checks_total", rule=SUPPRESSED, verdict="violates") > 0
+
+
+def test_an_invalid_record_is_counted_and_harmless(judged: JudgedTwice) -> None:
+    assert judged.page.total("kipwatch_undecodable_frames_total", reason="not-a-record") == 2
+
+
+def test_invalid_records_are_in_quarantine_and_each_is_accounted_for(judged: JudgedTwice) -> None:
+    fates = judged.page.by("kipwatch_quarantined_records_total", "fate")
+    assert fates == {("written",): 2, ("left-out",): 0, ("failed",): 0}
+    consumer = Consumer({"bootstrap.servers": judged.feeding.kafka[1], "group.id": "test"})
+    consumer.assign([TopicPartition("kipwatch.quarantine", 0, OFFSET_BEGINNING)])
+    messages = consumer.consume(2, 30.0)
+    consumer.close()
+    assert {message.value() for message in messages} == {*INVALID_RECORDS}
+    for message in messages:
+        headers = dict(message.headers())
+        place = [headers[f"kipwatch-{part}"].decode() for part in ("topic", "partition", "offset")]
+        assert message.key().decode() == "/".join(place)
+        assert headers["kipwatch-reason"]
+
+
+def test_orphaned_offsets_of_a_kill_in_the_first_batch_are_removed(judged: JudgedTwice) -> None:
+    assert not judged.orphan.exists()
 
 
 @pytest.mark.long

@@ -1,15 +1,15 @@
-"""A query that cannot continue says why in one line, and what to do; harmless errors are counted."""
+"""A query that cannot continue says why in one line, and what to do."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from decoders.schema.registry import default_schemas
@@ -24,7 +24,7 @@ from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.free_pages import free_pages
 from tests.e2e.probe import passes
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 CONNECTIONS = 40
 ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
@@ -37,10 +37,7 @@ class StoppedQuery:
 
     def __init__(self, broker: EmbeddedBroker, folder: Path) -> None:
         self.broker, self.folder, self.checkpoint = broker, folder, folder / "checkpoint"
-        self.orphan = self.checkpoint / "offsets" / ".0.3f0c3ad2-9d5e-4c1b-a1f9-6a3b1b0f6e55.tmp"
-        """Offsets that were written and not yet renamed, when a query was killed in its first batch."""
-        self.topic, self.undecodable = "frames", 0.0
-        self.fates: Mapping[tuple[str, ...], float] = {}
+        self.topic = "frames"
         self.traffic = Traffic(default_schemas(), CONNECTIONS)
 
     def start(self, topic: str, checkpoint: Path, *flags: str) -> Child:
@@ -75,26 +72,16 @@ class StoppedQuery:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoppedQuery]:
     with EmbeddedBroker() as broker:
         stopped = StoppedQuery(broker, tmp_path_factory.mktemp("stopped"))
-        stopped.orphan.parent.mkdir(parents=True)
-        stopped.orphan.write_text("v1")
-        (stopped.checkpoint / "kipwatch-keys-dealt").touch()
         prepare(stopped, stopped.topic, stopped.checkpoint)
         yield stopped
 
 
 def prepare(stopped: StoppedQuery, topic: str, checkpoint: Path) -> None:
-    """Let a query judge the opening of all connections and two invalid records, then stop it."""
+    """Let a query judge the opening of all connections, then stop it."""
     create_topics(stopped.broker.internal, topic, "kipwatch.findings", ONE_PARTITION)
     publish_blocks(stopped.broker.internal, topic, stopped.traffic.opening())
-    producer = Producer({"bootstrap.servers": stopped.broker.internal})
-    for value in (b"", b"poison"):
-        producer.produce(topic, value, b"key")
-    assert producer.flush(30) == 0
     with stopped.start(topic, checkpoint) as query:
         query.wait_for('"frames": ', STARTED + JUDGED)
-        page = stopped.page()
-        stopped.undecodable = page.total("kipwatch_undecodable_frames_total", reason="not-a-record")
-        stopped.fates = page.by("kipwatch_quarantined_records_total", "fate")
     assert '"query": "stopped"' in query.log.read_text()
 
 
@@ -106,25 +93,6 @@ def end_between_batches(checkpoint: Path) -> None:
             path.unlink()
 
 
-def test_an_invalid_record_is_counted_and_harmless(stopped: StoppedQuery) -> None:
-    assert stopped.undecodable == 2
-
-
-def test_invalid_records_are_in_quarantine_and_each_is_accounted_for(stopped: StoppedQuery) -> None:
-    assert stopped.fates == {("written",): 2, ("left-out",): 0, ("failed",): 0}
-    consumer = Consumer({"bootstrap.servers": stopped.broker.internal, "group.id": "test"})
-    consumer.assign([TopicPartition("kipwatch.quarantine", 0, OFFSET_BEGINNING)])
-    messages = consumer.consume(2, 30.0)
-    consumer.close()
-    assert {message.value() for message in messages} == {b"", b"poison"}
-    for message in messages:
-        headers = dict(message.headers())
-        place = [headers[f"kipwatch-{part}"].decode() for part in ("topic", "partition", "offset")]
-        assert message.key().decode() == "/".join(place)
-        assert headers["kipwatch-reason"]
-
-
-@pytest.mark.long
 def test_after_a_restart_it_is_ready_when_the_gauges_count_every_connection(stopped: StoppedQuery) -> None:
     """There are no new frames meanwhile: each bucket reports by its own timer.
 
@@ -153,18 +121,12 @@ def metadata(checkpoint: Path) -> str:
     return "".join(file.read_text() for file in checkpoint.glob("state/*/_metadata/v2/[0-9]*"))
 
 
-def test_orphaned_offsets_of_a_kill_in_the_first_batch_are_removed(stopped: StoppedQuery) -> None:
-    assert not stopped.orphan.exists()
-
-
-@pytest.mark.long
 def test_another_number_of_buckets_is_refused(stopped: StoppedQuery) -> None:
     publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(0))
     error = stopped.error_line(stopped.topic, stopped.copied("other-buckets"), "--buckets", "3")
     assert "made with 4 buckets, not 3: run with --buckets 4" in error
 
 
-@pytest.mark.long
 def test_a_corrupt_checkpoint_is_an_error(stopped: StoppedQuery) -> None:
     checkpoint = stopped.copied("corrupt")
     latest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
@@ -175,7 +137,6 @@ def test_a_corrupt_checkpoint_is_an_error(stopped: StoppedQuery) -> None:
     assert "the checkpoint cannot be read" in error
 
 
-@pytest.mark.long
 def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -> None:
     """Connections that were known by then count as interrupted: what the broker then serves conforms."""
     create_topics(stopped.broker.internal, "expired", "kipwatch.findings", ONE_PARTITION)
@@ -197,7 +158,6 @@ def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -
     assert page.total("kipwatch_rule_checks_total", rule="kip35/version-out-of-range", verdict="conforms") > 0
 
 
-@pytest.mark.long
 def test_a_recreated_topic_is_an_error(stopped: StoppedQuery) -> None:
     """The last test: the topic is gone afterwards."""
     admin = AdminClient({"bootstrap.servers": stopped.broker.internal})

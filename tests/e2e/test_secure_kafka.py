@@ -64,6 +64,7 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", LOGINS)
 def test_both_clients_log_in(broker: SecureBroker, session: SparkSession, name: str) -> None:
     """What one client wrote the other reads, by one table [kafka]."""
