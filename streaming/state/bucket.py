@@ -3,7 +3,7 @@
 One round trip to Spark's state store costs about the same for one connection as for hundreds, so connections
 share a key. The state store has two values of a bucket. Each batch writes the first: a version byte, then the
 rows of the connections, column by column, with what they share. The second is what few connections have
-beside their rows (`contents.py`): it is fetched when it is asked for, and written when it changes.
+beside their rows: it is fetched when it is asked for, and written when it changes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import zstandard
 from expectations.conversation.observation import Evidence
 from expectations.judging.facts import Facts
 from streaming.state import StateError
-from streaming.state.connections import Connections, InFlightCounts, Server, Table
-from streaming.state.contents import Contents
+from streaming.state.connections import Connections, Contents, InFlightCounts, Server, Table
 from streaming.state.narrowing import Narrowed, narrowed, widened
 
 STATE_VERSION: Final = 2

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
@@ -41,7 +43,7 @@ from expectations.judging.cells import (
 )
 from expectations.judging.facts import NO_CLIENT, Facts, canonical
 from expectations.judging.judge import ConnectionState, OpenFinding
-from streaming.state.contents import Contents
+from streaming.state import StateError
 
 Server = tuple[str, str, int]
 """A cluster, a server's address, and a run of the feeder."""
@@ -58,6 +60,9 @@ _LEAST_SHARED: Final = 64
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _STATE: Final = msgspec.msgpack.Decoder(ConnectionState)
 _FINDINGS: Final = msgspec.msgpack.Decoder(dict[str, OpenFinding])
+_CONTENTS: Final = msgspec.msgpack.Decoder(dict[bytes, bytes])
+_COMPRESSOR: Final = zstandard.ZstdCompressor(level=1)
+_DECOMPRESSOR: Final = zstandard.ZstdDecompressor()
 _Integers = NDArray[np.int64]
 Value = TypeVar("Value", bound=Hashable)
 
@@ -74,6 +79,47 @@ class Table(Numbered[Value]):
         """Return a table of the values that some numbers refer to, and their numbers in that."""
         used, inverse = np.unique(numbers, return_inverse=True)
         return Table(self.values[number] for number in used.tolist()), inverse.reshape(numbers.shape)
+
+
+class Contents:
+    """What is kept of some connections beside their rows: findings, and states without a canonical form.
+
+    It is a value of its own in the state store, fetched by `read` when such a connection is first read, and
+    written when one changes. `size` is its stored size.
+    """
+
+    def __init__(self, size: int = 0, read: Callable[[], bytes | None] = lambda: None) -> None:
+        self.size = size
+        self._read = read
+        self._has_changed = False
+
+    def keep(self, connection: bytes, content: bytes) -> None:
+        """Keep the content of a connection."""
+        self._opened[connection] = content
+        self._has_changed = True
+
+    def take(self, connection: bytes) -> bytes:
+        """Return the content of a connection, and forget it. Raises StateError if it cannot be read."""
+        self._has_changed = True
+        return self._opened.pop(connection)
+
+    def packed(self) -> bytes | None:
+        """Return all contents for the state store, None if they have not changed."""
+        if not self._has_changed:
+            return None
+        packed = _COMPRESSOR.compress(_ENCODER.encode(self._opened)) if self._opened else b""
+        self.size = len(packed)
+        return packed
+
+    @cached_property
+    def _opened(self) -> dict[bytes, bytes]:
+        packed = self._read() or b""
+        if len(packed) != self.size:
+            raise StateError(
+                f"the checkpoint holds {len(packed)} bytes of connections where {self.size} belong: "
+                "bring the folder back as it was, or start with a new checkpoint folder"
+            )
+        return _CONTENTS.decode(_DECOMPRESSOR.decompress(packed)) if packed else {}
 
 
 class Connections:
