@@ -27,9 +27,9 @@ from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.process import become, forbid_core_dumps, make_collections_rare
 from streaming.settings.address import host_and_port
+from streaming.settings.confidential import tls_context
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.kafka_client import Setting
-from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 
