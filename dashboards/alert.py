@@ -14,7 +14,7 @@ STALLED_AFTER = 120
 BEGUN_WITHIN = "6m"
 """How long the first batch, in which Spark starts, may take: longer than /healthz allows."""
 FIRST_BATCH = "10m"
-"""How far back to look for a first batch. Longer, so that repeated restarts count as one start."""
+"""How far back to look for a first batch: longer, so that repeated restarts count as one start."""
 SLOW_BATCH_AFTER = 30
 """Seconds without a batch that are worth a look."""
 KEEP_FIRING = "15m"
@@ -29,7 +29,7 @@ UNIDENTIFIED_TIMES = 6
 MISROUTED_STORM = 50
 """Misrouted connections in five minutes. One or two are a client that follows a broker's move."""
 UNDECODABLE_SHARE = 0.01
-"""Of all frames. Below it is a single odd client, above it a release or a filter that does not fit."""
+"""Of all frames. Fewer are of one odd client, more show a release or a filter that does not fit."""
 LOST_SHARE = 0.001
 """Of the bytes that passed. Each gap leaves the checks around it undecided."""
 CONTRADICTIONS = 10
@@ -47,7 +47,7 @@ VALIDATED_WITHIN = "1h"
 GROWING_LAG = 10_000
 """Frames that wait. A backlog below it is gone in a batch or two."""
 EXERCISED_HOURS = 0.5
-"""Of the hours of a week: a rule exercised in more of them is expected to be exercised each day."""
+"""Of the hours of a week. A rule exercised in more of them is expected to be exercised each day."""
 DELAY_SECONDS = 10
 """The objective: a frame is judged within this many seconds of its capture; a bucket of the histogram."""
 DELAY_OBJECTIVE = 0.99

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
-from dashboards import fleet_queries, layout, links, panels, queries, tables
+from dashboards import fleet_queries, layout, links, panels, tables
 from dashboards.panels import AMBER, GREEN
 from dashboards.tables import API, FEATURES, HIGHEST, LOWEST, VERSIONS
 
@@ -93,7 +93,7 @@ def _changes() -> panels.Panel:
         span=24,
         empty="no broker has changed its versions since kipwatch was started",
     )
-    return panels.stacked_bars(graph, queries.STEP)
+    return panels.stacked_bars(graph)
 
 
 def _features() -> panels.Panel:

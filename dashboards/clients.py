@@ -185,7 +185,6 @@ def _its_versions() -> panels.Panel:
 
 def _its_offences() -> panels.Panel:
     return panels.levels_panel(
-        "Offences by level",
         "How often rules were broken on its connections over the range, by client or broker: a violation is "
         "against what a KIP demands.",
         fleet_queries.offences_by("level"),

@@ -1,7 +1,7 @@
 """The Conformance dashboard: whether the fleet conforms, since when, and how much was checked.
 
-Beside a zero stands how often the rule could have been broken, so that "no violations" and "blind" never look
-alike.
+Beside a zero it shows how often the rule could have been broken, so that "no violations" and "blind" never
+look alike.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from expectations.rules.base.rule import Level, Verdict
 OFFENCES_HEIGHT, ALERTS_HEIGHT = 9, 6
 """With the figures above, these panels fill the first screen, 900 pixels high."""
 MOSTLY = 0.5
-"""The share of undecided checks from which on it is no longer the rest that is undecided."""
+"""The share of undecided checks from which on most are undecided."""
 TIMELINE_HEIGHT, OTHERS_HEIGHT = 12, 36
 
 
 def dashboard(addresses: Addresses, alerts: Sequence[Alert]) -> builder.Dashboard:
-    """Build the dashboard that people open first. `alerts` are all that there are."""
+    """Build the dashboard that people open first. `alerts` are all alerts."""
     return layout.laid_out(
         links.CONFORMANCE,
         "Kafka protocol: conformance",
@@ -152,7 +152,7 @@ def _owners() -> panels.Panel:
 
 
 def _alerts(addresses: Addresses, alerts: Sequence[Alert]) -> panels.Panel:
-    """List the alerts that fire, with a column that leads to the runbook if a browser can open that."""
+    """List the alerts that fire, with a column that links to the runbook if a browser can open it."""
     own = {alert.name: alert.runbook for alert in alerts if not alert.runbook.endswith(SECTION_OF_LABEL)}
     what_to_do = tables.WHAT_TO_DO if addresses.is_published else ()
     return tables.table_panel(

@@ -14,6 +14,7 @@ from dashboards.queries import (
     WHOSE,
     or_zero,
 )
+from decoders.protocol import HEARTBEAT_APIS
 from expectations.report.upgrade import UpgradeFate
 from streaming.metrics import definitions as metrics
 from streaming.metrics.labels import FORMER
@@ -23,10 +24,10 @@ VERSION = ("api", "version")
 GHOST = "kip1082/member-ghost"
 REBOOTSTRAP_REPEATED = "kip1242/rebootstrap-with-ids"
 CLASSIC_HEARTBEAT = "Heartbeat"
-GROUP_HEARTBEATS = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+GROUP_HEARTBEATS = HEARTBEAT_APIS.values()
 _SOURCE = ("job", "instance")
 _COUNTED = f'{NAME}!="{FORMER}"'
-"""Without `former`: its counts were counted under the software's name before."""
+"""Excludes `former`, whose counts were counted under the software's name before."""
 
 
 def requests(*matchers: str) -> str:
@@ -127,7 +128,7 @@ DIFFERENT = (
     f'label_join(({_DIFFERENT}) * on (versions) group_left (brokers) {_NAMED}, "range", "\u2013", '
     '"lowest", "highest")'
 )
-"""The versions of each API by those who offer them: one broker's address, and how many offer what it does."""
+"""The versions of each API by the brokers that offer them: the address of one, and their number."""
 CHANGES = total(stepped(select(metrics.RANGES_CHANGES, JOB), INTERVAL), "listener")
 
 

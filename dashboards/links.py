@@ -31,7 +31,7 @@ SUBJECT = "subject"
 PAGE = "page"
 """The label of a table's row that holds the address of a page of the runbook."""
 RUNBOOK = "runbook"
-"""The label of an alert's row that is shown in the place of that address."""
+"""The label that an alert's row shows in the place of that address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class Addresses:
         return "://" in self.runbook
 
     def with_sections(self, expression: str, of: Mapping[str, str]) -> str:
-        """Add to each alert where the runbook speaks of it: of its rule, or `of` the alert by its name."""
+        """Add to each alert its section of the runbook: of its rule, or by `of` for the alert's name."""
         led = self.with_page(expression)
         for name, address in of.items():
             led = f'label_replace({led}, "{PAGE}", "{address}", "alertname", "{name}")'
         return f'label_replace({led}, "{RUNBOOK}", "what to do", "{PAGE}", ".+")'
 
     def with_page(self, expression: str) -> str:
-        """Add to each row where the rule's page is: its address, else the command that prints it.
+        """Add to each row the address of the rule's page, or the command that prints it.
 
         The anchor is the rule's ID without the slash.
         """

@@ -38,7 +38,7 @@ from streaming.metrics import definitions as metrics
 
 WATCHDOG = "KipwatchWatchdog"
 CRITICAL_WINDOWS = 2
-"""How many pairs of windows, the fastest first, have critical alerts. Those of the others are warnings."""
+"""How many pairs of windows, the fastest first, have critical alerts; the others have warnings."""
 OF_THE_FLEET = (
     "software-known",
     "header-certain",

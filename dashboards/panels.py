@@ -28,7 +28,7 @@ from grafana_foundation_sdk.models.common import (
 )
 
 from dashboards import recordings
-from dashboards.queries import JUDGING, RANKS, SEEING, Source
+from dashboards.queries import JUDGING, RANKS, SEEING, STEP, Source
 from expectations.report.upgrade import UpgradeFate
 from expectations.rules.base.rule import Verdict
 from expectations.rules.catalogue import RULES
@@ -79,11 +79,11 @@ NOTHING = model.SpecialValueMap(
         match=model.SpecialValueMatch.NULL, result=model.ValueMappingResult(text="", color=TRANSPARENT)
     )
 )
-"""Where a timeline has no value. Else the legend would have the text of an empty panel."""
+"""The mapping of a missing value in a timeline: without it, the legend has the text of an empty panel."""
 LEVELS = dict(zip(RANKS, (RED, AMBER, BLUE, GREY), strict=True))
-"""The colours of the levels of findings, wherever one is drawn."""
+"""The colours of the levels of findings."""
 VERDICT_COLOURS = {Verdict.CONFORMS: GREEN, Verdict.VIOLATES: RED, Verdict.UNDECIDED: PURPLE}
-"""Wherever a verdict is drawn."""
+"""The colours of verdicts."""
 FATE_COLOURS = {UpgradeFate.KEPT: GREEN, UpgradeFate.DEPRECATED: AMBER, UpgradeFate.REMOVED: RED}
 """The colours of what a release does with an API version."""
 
@@ -102,8 +102,8 @@ def stat_panel(
     """Show figures over the dashboard's range. `queries` maps names, shown if there are several, to queries.
 
     With `steps` a figure judges a state, and its background has the colour of the step; without, it is a
-    plain count. A figure that judges is shown while its `source` delivers; else it says since when there is
-    no data. One that judges just that has no source. `empty` is the text without data.
+    plain count. A figure that judges is shown while its `source` delivers, and otherwise says since when
+    there is no data; one that judges the source itself has none. `empty` is the text without data.
     """
     if steps and source:
         queries = {name: f"({query}) and on () {source.delivers}" for name, query in queries.items()}
@@ -144,9 +144,9 @@ def names_panel(
     )
 
 
-def levels_panel(title: str, description: str, query: str, *, span: int) -> stat.Panel:
+def levels_panel(description: str, query: str, *, span: int) -> stat.Panel:
     """Show offences by level, each in the colour of the level."""
-    panel = stat_panel(title, description, {"{{level}}": query}, span=span, empty="none")
+    panel = stat_panel("Offences by level", description, {"{{level}}": query}, span=span, empty="none")
     for name, colour in LEVELS.items():
         panel.override_by_name(name, fixed(colour))
     return panel.color_mode(BigValueColorMode.VALUE)
@@ -173,14 +173,14 @@ def graph_panel(
     return panel
 
 
-def stacked_bars(panel: timeseries.Panel, step: str) -> timeseries.Panel:
-    """Draw the growth in each step as stacked bars. No step is shorter than `step`."""
+def stacked_bars(panel: timeseries.Panel) -> timeseries.Panel:
+    """Draw the growth in each step as stacked bars. No step is shorter than STEP."""
     return (
         panel.draw_style(GraphDrawStyle.BARS)
         .fill_opacity(80)
         .line_width(0)
         .stacking(options.StackingConfig().mode(StackingMode.NORMAL).group("A"))
-        .interval(step)
+        .interval(STEP)
     )
 
 

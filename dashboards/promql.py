@@ -23,7 +23,7 @@ def select(metric: Metric | str, *matchers: str) -> str:
 
 
 def findings(*matchers: str) -> str:
-    """A selector of findings, without `former`: its counts were counted under the software's name before."""
+    """A selector of findings, except of `former`, which were counted under the software's name before."""
     return select(metrics.FINDINGS, *matchers, f'client_software_name!="{FORMER}"')
 
 
@@ -56,11 +56,10 @@ def none_of(label: str, values: Iterable[str]) -> str:
 def grown(series: str, window: str) -> str:
     """How far each series of a counter grew within a window.
 
-    `increase` takes the first value that it sees for the state before, so it loses that of a series which was
-    born inside the window, and with it a first violation. The highest value of such a series is its growth.
-    That it was born there is the word of its exporter (`_born`): to a Prometheus that starts late, or misses
-    scrapes, the offences of weeks are a first value, too. One that was started anew grew by more than its
-    highest value.
+    `increase` counts from the first value that it sees, so it misses the first value of a series that was
+    born inside the window, and with it a first violation. Such a series grew by its highest value. When it
+    was born its exporter tells (`_born`); a first value proves nothing, since Prometheus may start late or
+    miss scrapes. A series that was restarted grew by `increase` if that exceeds its highest value.
     """
     increase, highest = f"increase({series}[{window}])", f"max_over_time({series}[{window}])"
     is_restarted = f"resets({series}[{window}]) > 0"
@@ -72,8 +71,8 @@ def stepped(series: str, step: str) -> str:
     """How far each series of a counter grew in the step before, exactly and with its first value.
 
     `rate` and `increase` need two samples within the step, so they miss the first offence of a series, and
-    growth that falls between two steps. A series without scrapes for less than BRIDGED goes on. One that was
-    born as lately has grown by its value when it is first seen, or seen to have fallen.
+    growth that falls between two steps. A series that is absent for less than BRIDGED goes on. One that was
+    born within that time has grown by its value when it is first seen, or has fallen.
     """
     before = f"last_over_time({series}[{BRIDGED}] offset {step})"
     is_born = f"{_born(series)} > time() - {seconds_of(step)} - {seconds_of(BRIDGED)}"

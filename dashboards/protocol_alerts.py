@@ -41,12 +41,12 @@ UNIDENTIFIED = one_of("client_software_name", [UNKNOWN])
 _SAME = "{job=%q, cluster=%q, rule=%q} > 0"
 CLIENT = "{{ $labels.client_software_name }}"
 OF = f'{{{{ with $labels.owner }}}}{{{{ if ne . "{UNKNOWN}" }}}} of {{{{ . }}}}{{{{ end }}}}{{{{ end }}}}'
-"""The owner of the clients, if anybody is."""
+"""The owner of the clients, if there is one."""
 IN = "{{ with $labels.cluster }} Cluster: {{ . }}.{{ end }}"
 
 
 def _offending(label: str, *shared: str, before: str = "", after: str = "") -> str:
-    """Return the values of a label, of the offences that share labels with the alert; nothing of none."""
+    """Return a template of the values of a label, of the offences that share labels with the alert."""
     matched = ", ".join(f"{each}=%q" for each in shared)
     given = " ".join(f"$labels.{each}" for each in shared)
     query = f"query (printf `sum by ({label}) ({OFFENCES}{{{matched}}} > 0)` {given})"
@@ -58,14 +58,14 @@ def _offending(label: str, *shared: str, before: str = "", after: str = "") -> s
 
 
 WHERE = IN + _offending("listener", *BY_RULE, before=" Listeners: ", after=".")
-"""The cluster, and the listeners there at which any client broke the rule meanwhile, if any is known."""
+"""The cluster, and its listeners, if known, at which any client broke the rule meanwhile."""
 VERSIONS = _offending("client_software_version", *BY_SOFTWARE)
 """The versions of the software that offend."""
 OPEN = (
     f"{{{{ with query (printf `sum({metrics.CONNECTIONS.name}{{job=%q, client_software_name=%q}})` "
     "$labels.job $labels.client_software_name) }}{{ . | first | value }}{{ else }}0{{ end }}"
 )
-"""How many connections of the software are open, whoever owns them: how many offend no metric tells."""
+"""How many connections of the software are open, of any owner. No metric tells how many of them offend."""
 ABOUT = '{{ printf "%.0f" $value }}'
 
 

@@ -50,15 +50,15 @@ ALSO_NONE = ".*"
 """All values of a label that series of earlier versions lack."""
 OWNER = 'owner=~"$owner"'
 WHOSE = f"{SOFTWARE}, {CLUSTER}, {OWNER}"
-"""Whose offences are shown. Only findings know all of it."""
+"""Chooses whose offences are shown. Only findings have all of these labels."""
 FEEDER = f"{JOB}, {INSTANCE}"
 RANGE, RATE = "$__range", "$__rate_interval"
 BY_SOFTWARE = metrics.SOFTWARE
 INTERVAL = "$__interval"
 MILLISECONDS = 1000
-"""Milliseconds in a second. Grafana's dates are in milliseconds."""
+"""Grafana's dates are in milliseconds."""
 NOW = "5m"
-"""What is violated now was violated within this time before the end of the range."""
+"""A rule is violated now if it was violated within this time before the end of the range."""
 STEP = "1m"
 """The resolution of an offence's time within the range, and the narrowest bar of a graph."""
 NO_WATCHDOG = none_of("alertname", [WATCHDOG])
@@ -101,9 +101,10 @@ def checks_by_rule(*verdicts: Verdict) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What figures are made of.
+    """A source of figures.
 
-    `delivers` is empty while it does not; `silent_since` then is when it last did, in milliseconds.
+    `delivers` is empty while the source does not deliver; `silent_since` is then when it last did, in
+    milliseconds.
     """
 
     delivers: str
@@ -125,7 +126,7 @@ _GREW = f"timestamp(increase({_SEEN}[2m]) > 0)"
 _LATEST_SEEN = f"max(max_over_time({_GREW}[1d:{STEP}])) - {seconds_of(STEP)}"
 """To the minute: growth is seen for up to two minutes after it."""
 SEEING = Source(_SEES, f"{MILLISECONDS} * ({_LATEST_SEEN} or {_LATEST_BATCH}) unless on () {_SEES}")
-"""The query, which delivers what holds now while frames come: without a feeder its batches are empty."""
+"""The query while frames come: without a feeder its batches are empty, and tell nothing of now."""
 SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
 
 CHECKS = f"round({total(checks())})"

@@ -89,7 +89,7 @@ def _state() -> str:
 
 
 def _happened(state: int, of: Verdict) -> str:
-    """The state where such checks were made within five minutes, else 0."""
+    """`state` where checks with that verdict were made within five minutes, else 0."""
     made = grown(select(metrics.RULE_CHECKS, verdict(of)), "5m")
     return f"{state} * ({total(made, 'job', 'rule', 'verdict')} > bool 0)"
 

@@ -50,7 +50,6 @@ def _offences() -> panels.Panel:
 
 def _levels() -> panels.Panel:
     return panels.levels_panel(
-        "Offences by level",
         "The same offences by the level of each judgement: a violation is against what the KIP demands.",
         queries.offences_by("level"),
         span=6,
@@ -112,7 +111,7 @@ def _trend() -> panels.Panel:
         span=12,
         empty=NONE_FOUND,
     )
-    return panels.stacked_bars(graph, queries.STEP)
+    return panels.stacked_bars(graph)
 
 
 def _checks() -> panels.Panel:

@@ -59,7 +59,7 @@ def runbook(rules: Iterable[Rule]) -> dict[str, str]:
 
 
 def rules_in_words(rules: Iterable[Rule]) -> str:
-    """Return a template of Alertmanager that says what a rule checks, and nothing of one that it lacks."""
+    """Return a template of Alertmanager that says what a rule checks; empty for unknown rules."""
     said = "".join(
         f'{{{{- {branch} eq . "{rule.id}" }}}}{rule.summary}\n'
         for branch, rule in zip(chain(["if"], repeat("else if")), rules, strict=False)

@@ -22,7 +22,7 @@ BEFORE_RANGE = {0: ("before the range", GREY)}
 """The text for the time of a first offence before the range."""
 
 RULE_WIDTH = 312
-"""Pixels: no ID of a rule is cut, up to 41 characters."""
+"""In pixels. No ID of a rule is cut, up to 41 characters."""
 
 Properties = list[model.DynamicConfigValue]
 
@@ -31,7 +31,7 @@ Properties = list[model.DynamicConfigValue]
 class TableColumn:
     """A column. `source` is a label or the name of a query; `empty` is shown where a row has no value.
 
-    Texts that may grow share the width that others leave: no text is as long as a name may be.
+    Texts that may grow share the width that other columns leave, and are cut: names can be longer than any.
     """
 
     source: str

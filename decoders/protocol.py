@@ -23,6 +23,11 @@ SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 STREAMS_GROUP_HEARTBEAT: Final = 88
 
+NAMES_SOFTWARE_FROM: Final = 3
+"""The first version of ApiVersions that names the client's software (KIP-511)."""
+NAMES_BROKER_FROM: Final = 5
+"""The first version of ApiVersions that may name the cluster and node it means to reach (KIP-1242)."""
+
 OPENING_APIS: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """The APIs with which a connection may begin, whatever the listener demands. Any other is a use of it."""
 HEARTBEAT_APIS: Final = {

@@ -20,8 +20,7 @@ from typing import Any
 from streaming.broker.child_guard import GuardedProcess
 from streaming.broker.ports import free_ports
 from streaming.settings.address import address_text, host_and_port
-from streaming.settings.configuration import Configuration
-from streaming.settings.metrics_tls import MetricsTls
+from streaming.settings.configuration import Configuration, MetricsTls
 from streaming.user_error import UserError
 
 RULES = Path(__file__).parents[1] / "dashboards/generated/alerts.yml"

@@ -10,11 +10,11 @@ second query can write into the same folder. A file goes through these states:
 | written | its batch | the batch is judged again, the capture is read again, or a compaction merges it |
 | merged | the latest batch in it | a compaction merges it with further ones of the day |
 
-`DailyCompaction` merges the files of past days once a day, beside the query: those that the batches of a day
-left become one for each table and query. A merged file is named after the highest batch in it. After a crash
-the names alone say what to do: files of batches up to that one, and merged files of lower ones, are in it
-already. The latest batch may be judged again, so it is never merged. Rows that come late for a day are merged
-when it is compacted again.
+`DailyCompaction` merges the files of past days once a day, beside the query: the files of a day become one
+for each table and query. A merged file is named after the highest batch in it. After a crash names tell what
+to delete: files of batches up to that one, and merged files of lower ones, are in it already. The latest
+batch is never merged, since it may be judged again. Rows that come late for a day are merged when it is
+compacted again.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from streaming.user_error import UserError
 
 _DAY: Final = "day="
 ROWS: Final = 10_000
-"""Rows that are in memory together: strangers decide how many findings a batch has."""
+"""Maximum number of rows in memory: clients decide how many findings a batch has."""
 REPORTS: Final = 32
-"""Reports that are written together."""
+"""Reports that are written at once."""
 
 
 _ROWS_OF_GROUP: Final = 100_000
@@ -176,8 +176,8 @@ class DailyCompaction:
         self._thread: threading.Thread | None = None
 
     def after_batch(self, query: str, batch_id: int, day: str) -> None:
-        """Record that a batch was written, whose latest capture was on a day such as `2026-06-21`."""
-        # Otherwise, after a capture from the future, the days until then would never be merged.
+        """Record that a batch was written. `day` is that of its latest capture, such as `2026-06-21`."""
+        # A capture from the future must not end compaction until that day.
         day = min(day, instant(self._clock()).date().isoformat())
         if day <= self._day or (self._thread is not None and self._thread.is_alive()):
             return
@@ -260,7 +260,7 @@ def _latest_capture(reports: Iterable[Report]) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Return pyarrow's text without its remark on errno."""
+    """Return the message of pyarrow without errno."""
     return str(error).partition(". Detail:")[0].splitlines()[0]
 
 
@@ -278,7 +278,7 @@ def _compacted(
 
 def _compact_day(system: Any, day: str, table: ArchiveTable, query: str, below: int) -> int:
     found = system.get_file_info(fs.FileSelector(day))
-    # What a compaction began that was killed: the next one may have another name.
+    # Left by a compaction that was killed: the next one may write under another name.
     for info in found:
         if info.base_name.startswith(f".{query}-{MERGED}"):
             system.delete_file(info.path)

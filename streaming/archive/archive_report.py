@@ -1,11 +1,12 @@
-"""The report on an archive: versions that clients use and brokers advertise, and what an upgrade changes.
+"""The report on an archive: versions that clients use and brokers advertise, and the history of its weeks.
 
 `archived_usage` reads from an archive what `report` shows of captures. Captures tell which versions were
 offered on the connection that used one. Here a version counts as the highest offered if it is the highest in
-any ranges that were advertised to a connection of the client.
+any ranges that were advertised to a connection of the client. `archived_history` adds up, week by week, the
+requests of each client software, the checks of rules and the findings of owners.
 
-Tables of months do not fit into memory as Python's objects: usage is added up while it is read, and only the
-columns that are needed of connections are held, as columns.
+Tables of months do not fit into memory as Python objects: rows are added up while they are read, and of
+connections only the needed columns are held, as columns.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.markup import escape
 
 from expectations.report.client import Software, software_order
 from expectations.report.fleet import ClientUsage, RequestCount, UsedVersions
+from expectations.report.history_page import History
 from expectations.report.matrix import versions_tables
 from expectations.report.terminal import counted, upgrade_list, upgrade_summary
 from expectations.report.upgrade import UpgradeReport
@@ -46,7 +48,10 @@ _CONNECTION: Final = [
 ]
 """The columns of connections that are read."""
 _MICROSECOND: Final = 1000
-"""Nanoseconds."""
+"""In nanoseconds."""
+_OF_CLIENTS: Final = (pc.field("role") == "client") & ~pc.field("suppressed")
+MOST_WEEKS: Final = 26
+"""Weeks of the history, the latest."""
 _Who = tuple[Software, str | None]
 
 
@@ -76,7 +81,7 @@ def archived_usage(folder: Path) -> ArchivedUsage:
     """Read an archive. Raises UserError if it cannot be read, or is of another version."""
     with readable(folder):
         usage, connections, brokers = (
-            opened_table(folder, name) for name in ("usage", "connections", "brokers")
+            _opened_table(folder, name) for name in ("usage", "connections", "brokers")
         )
         uses, clients = _added_up(usage), _counted(connections.to_table(columns=_CONNECTION))
         offers = _latest(brokers.to_table(), ["cluster", "broker", "ranges_id"], "last_seen")
@@ -95,8 +100,8 @@ def archived_usage(folder: Path) -> ArchivedUsage:
     )
 
 
-def opened_table(folder: Path, table: str) -> ds.Dataset:
-    """Open a table, one without rows if there is none."""
+def _opened_table(folder: Path, table: str) -> ds.Dataset:
+    """Open a table; an empty one if the archive lacks it."""
     if not (folder / table).is_dir():
         return ds.dataset(_SCHEMAS[table].empty_table())
     # Older files lack columns that came later.
@@ -196,3 +201,55 @@ def show_archive(
         return
     console.print(upgrade_list(upgrade))
     console.print(upgrade_summary(upgrade), soft_wrap=True)
+
+
+def archived_history(folder: Path) -> History:
+    """Read an archive. Raises UserError if it cannot be read, or is of another version."""
+    with readable(folder):
+        names = ["client_software_name", "client_software_version"]
+        usage = _sums(_opened_table(folder, "usage"), "minute", names, "requests")
+        checks = _sums(_opened_table(folder, "coverage"), "captured_at", ["rule", "verdict"], "checks")
+        found = _sums(
+            _opened_table(folder, "findings"), "captured_at", ["owner", "level"], "id", of_clients=True
+        )
+    weeks = sorted({row["week"] for row in (*usage, *checks)})[-MOST_WEEKS:]
+    software: dict[tuple[str | None, str | None], dict[str, int]] = {}
+    by_rule: dict[str, dict[tuple[str, str], int]] = {week: {} for week in weeks}
+    for row in usage:
+        if row["week"] in by_rule and row["sum"]:
+            name, version = (row[column] for column in names)
+            software.setdefault((name, version), {})[row["week"]] = row["sum"]
+    for row in checks:
+        if row["week"] in by_rule:
+            by_rule[row["week"]][row["rule"], row["verdict"]] = row["sum"]
+    owners: dict[str | None, dict[str, dict[str, int]]] = {}
+    for row in found:
+        if row["week"] in by_rule:
+            owners.setdefault(row["owner"], {}).setdefault(row["week"], {})[row["level"]] = row["sum"]
+    return History(weeks, software, by_rule, owners if owners.keys() != {None} else {})
+
+
+def _sums(
+    table: ds.Dataset, time: str, keys: list[str], amount: str, *, of_clients: bool = False
+) -> list[dict[str, Any]]:
+    """Sum a column by keys and week, or count its distinct texts. A week is named by its Monday, in UTC.
+
+    With `of_clients` only findings against clients count that are not suppressed.
+    """
+    function = "hash_count_distinct" if pa.types.is_string(table.schema.field(amount).type) else "hash_sum"
+    week = pc.floor_temporal(pc.field(time), unit="week")
+    fields = [pc.field(name) for name in (*keys, amount)]
+    columns = [time, *keys, amount, *(("role", "suppressed") if of_clients else ())]
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("scan", acero.ScanNodeOptions(table, columns=columns)),
+            *([acero.Declaration("filter", acero.FilterNodeOptions(_OF_CLIENTS))] if of_clients else []),
+            acero.Declaration("project", acero.ProjectNodeOptions([week, *fields], ["week", *keys, amount])),
+            acero.Declaration(
+                "aggregate",
+                acero.AggregateNodeOptions([(amount, function, None, "sum")], keys=["week", *keys]),
+            ),
+        ]
+    )
+    rows: list[dict[str, Any]] = plan.to_table().to_pylist()
+    return [{**row, "week": row["week"].date().isoformat()} for row in rows]

@@ -1,13 +1,13 @@
 """The files of an archive: their names, the folders of their days, and which of them are missing.
 
-A batch writes a file for each table and day that it has rows of. Its name tells the query and the batch, and
-whether files of several batches were merged into it.
+A batch writes a file for each table and day that it has rows of. Its name has the query and the batch, and
+says whether it is merged of several batches.
 
 The metadata of each file lists the folders of all files of its batch, its *siblings*, so that the loss of a
 file shows as long as another one of the batch is there. A merged file lists what the files in it listed.
 
-Publishers of frames decide on their times, and a file is open for each day: a crafted block could have
-thousands of days. Rows of days beyond MOST_DAYS are in the folder of FURTHER, with their own times.
+Rows of days beyond MOST_DAYS go to the folder of FURTHER, with their own times: a file is open for each day,
+and a crafted block may have frames of thousands of days.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SEPARATOR: Final = b","
 _FIRST: Final = "coverage"
 """Nearly every batch has rows of this table."""
 MOST_DAYS: Final = 100
-"""Maximum number of days of a batch that have folders: each may have a file of all seven tables open."""
+"""Maximum number of days of a batch that have folders: each day may have seven files open, one a table."""
 _TENTHS_OF_A_DAY: Final = 24 * 60 * 60 * 10
 
 
@@ -62,7 +62,7 @@ class BatchDays:
     """Chooses the folders of a batch's rows. `further` counts rows of days without one."""
 
     def __init__(self, reports: Iterable[Report]) -> None:
-        """Days with the most captured frames get folders first, lest a few frames take all of them."""
+        """Days with most frames get folders first, so that a few frames cannot take all folders."""
         frames: Counter[int] = Counter()
         for report in reports:
             for tenth, count in report.captured.items():
@@ -96,7 +96,8 @@ def siblings_of(path: str, system: Any = None) -> list[str]:
 def missing_siblings(folder: Path) -> dict[str, list[str]]:
     """Return the missing files of an archive, each under the path of one that lists it.
 
-    A missing file is named once, under the first that lists it: under that of the coverage, if there is one.
+    A missing file is named once, under the first that lists it, which is that of the coverage if there is
+    one.
     """
     files = dict(_files(folder))
     there: defaultdict[tuple[str, str], list[BatchFile]] = defaultdict(list)

@@ -92,7 +92,7 @@ Row = dict[str, Any]
 
 
 class ArchivedBatch(NamedTuple):
-    """The source of a batch's rows. `findings` can be read once: they are not in memory together.
+    """The source of a batch's rows. `findings` can be read once only: they are not all in memory.
 
     `at`, in nanoseconds, is the time of its latest capture, or the clock's if it has none.
     """
@@ -151,7 +151,7 @@ def _usage(batch: ArchivedBatch) -> Iterator[Row]:
     uses: defaultdict[Use, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for report in batch.reports:
         for usage in report.usage:
-            # A use is long to hash, and a batch has it from each bucket.
+            # Hash a use once: that is slow, and each bucket of a batch reports it.
             sums = uses[usage.use]
             for version, count in usage.requests.items():
                 found = sums[version]
@@ -297,7 +297,7 @@ def _where(change: ConnectionChange | MemberChange) -> Row:
 
 
 def _instant(nanoseconds: int) -> datetime | None:
-    """Return a time; None for 0, which stands for never."""
+    """Return a time; None for 0, which means never."""
     return instant(nanoseconds) if nanoseconds else None
 
 

@@ -227,7 +227,7 @@ def _dataset(folder: Path, table: ArchiveTable) -> ds.Dataset:
 
 
 def _neighbours(folder: Path, datasets: dict[str, ds.Dataset], schemas: Schemas) -> Neighbours:
-    """Read the facts that suites of other tables need, from all days: one batch may have rows of two."""
+    """Read the facts that suites of other tables need, from all days: a batch may have rows of two days."""
     versions = {
         fragment.path: int((fragment.physical_schema.metadata or {}).get(VERSION_KEY, b"-1"))
         for dataset in datasets.values()

@@ -23,7 +23,7 @@ _FIRST_BLOCKS = 2
 """Blocks of a partition that are read first. Each further time it is twice as many."""
 _MOST_BLOCKS = 1_024
 _MOST_READ = 100_000
-"""At most so many records of a partition are read: they may hold few frames, or be no blocks."""
+"""Maximum number of records read of a partition: they may hold few frames, or be no blocks."""
 
 Placed = tuple[int, int, int, Record]
 """Partition, offset of a block, row in it, and the record there."""

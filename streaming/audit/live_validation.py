@@ -1,7 +1,6 @@
 """Live validation: has samples of batches validated by a process beside the query, one at a time.
 
-A batch pays for its sample alone, a bounded part of its reports. Nothing that goes wrong here reaches the
-query.
+A batch pays only for the sample, a bounded part of its reports. No failure here reaches the query.
 
 | state | ends | next |
 |---|---|---|
@@ -50,7 +49,7 @@ _VALIDATOR: Final = "streaming.audit.validator"
 """A program: importing it would load what only it needs."""
 _ROOT: Final = Path(__file__).parents[2]
 MOST: Final = 1_000
-"""No more findings, uses, and changes of each kind are sampled of a batch."""
+"""Maximum numbers of findings, of uses, and of changes of each kind in a sample."""
 ALL_LISTENERS: Final = ""
 
 _Sampled = TypeVar("_Sampled")
@@ -72,8 +71,8 @@ class Reply(NamedTuple):
     """The validator's answer to a sample, and the seconds of a processor that it took.
 
     `problem` says in a line why something could not be validated; it is empty if all was. `policies` says
-    what each expectation of a policy demands. Pickle finds the class here: it could not find one of a module
-    that runs as a program.
+    what each expectation of a policy demands. The class is here because pickle finds none in a module that
+    runs as a program.
     """
 
     successes: Successes
@@ -93,7 +92,7 @@ class Shows(Protocol):
 
 
 class LiveValidation:
-    """Validates a sample when it is due. Nothing that goes wrong here reaches the query."""
+    """Validates a sample when one is due."""
 
     def __init__(
         self, configuration: Configuration, shows: Shows, batch_seconds: Callable[[], float]
@@ -139,7 +138,7 @@ class LiveValidation:
         began = self._batch_seconds()
         try:
             reply = self._ask(pack_report(sample))
-        # Whatever is wrong with the validator or its answer, the query goes on and says so.
+        # The query logs any failure of the validator, and goes on.
         except Exception as error:
             self._end()
             if self._is_available:
@@ -221,6 +220,6 @@ def sample_of(reports: Sequence[Report], findings: Sequence[Finding]) -> Report:
 
 
 def drawn(parts: Iterable[Sequence[_Sampled]], most: int) -> list[_Sampled]:
-    """Draw from all parts alike: what many buckets report is not sampled by the first of them."""
+    """Draw from all parts evenly, so that the first buckets do not fill the sample."""
     rows = list(chain.from_iterable(parts))
     return rows if len(rows) <= most else random.sample(rows, most)

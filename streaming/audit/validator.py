@@ -32,7 +32,7 @@ def main() -> None:
     """Read the configuration and then samples, which are packed reports, until the input ends."""
     _stay_behind()
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # What a library prints must not come between the replies.
+    # Output of libraries must not mix with the replies.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with suppress(EOFError, BrokenPipeError):
         configuration: Configuration = pickle.load(requests)
@@ -59,7 +59,7 @@ def validated(configuration: Configuration, sample: bytes) -> tuple[Successes, D
                     successes[result.table, each.id] = each.success
                     if part is _policies:
                         demands[result.table, each.id] = each.meaning
-        # Whatever is wrong with a library or with Kafka, the query goes on and says so.
+        # The query logs any failure of a library or of Kafka, and goes on.
         except Exception as error:
             problems.append(f"{type(error).__name__}: {error}"[:_LONGEST_PROBLEM])
     return successes, demands, "; ".join(problems)

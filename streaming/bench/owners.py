@@ -1,8 +1,8 @@
 """Bench: what a file of ten thousand owners costs, compared with judging what their clients do.
 
-An owner is asked for where a client offends, so a finding is the dearest case: a client that nobody has asked
-for lately, on a connection that opens, offends once and is judged by the automaton as far as it goes. A
-batch is one of openings of which a hundredth offends. Each client is another one, more than are remembered.
+An owner is looked up for each offence. The dearest case is a new connection of a client that was not looked
+up lately: it opens, offends once, and is judged by the automaton as far as possible. In a batch of openings a
+hundredth offends. All clients differ, and are more than are remembered.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def measure(entries: int = ENTRIES, clients: int = CLIENTS, stepped: int = STEPP
 
 
 def _owner_microseconds(owners: Owners, clients: int) -> float:
-    """Ask for each client in turn, twice, and return what one costs the second time."""
+    """Look up all clients twice, and return the cost of one lookup in the second turn."""
     shown = [
         ClientNames(
             f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}",

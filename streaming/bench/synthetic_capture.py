@@ -230,7 +230,7 @@ class ShortConnections(SyntheticCapture):
             for part in parts:
                 yield self._copied(part)
             self._first = (self._first + len(self._sequences)) % _ADDRESSES
-            # Sockets that are used again begin elsewhere.
+            # A socket that is used again needs other sequence numbers.
             self._sequences += 1 << 20
 
 

@@ -1,8 +1,8 @@
 """Asks a Kafka cluster for its ID, its brokers and their listeners, and says why it cannot be asked.
 
-librdkafka answers a question that fails with "timed out", whatever the mistake. It reports in the
-background, to `ConnectionErrors`, if a login or a certificate is refused. It does not report a listener that
-is closed, or one that demands TLS of a client without: these are tried here.
+A request of librdkafka that fails only says "timed out". Refused logins and certificates are reported in the
+background, to `ConnectionErrors`. A closed listener, or one that demands TLS, is not reported, so both are
+tried here.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Cluster:
 
 
 class ConnectionErrors:
-    """Gets the errors of a client's connections, as its `error_cb`, and explains why a question failed.
+    """Collects the errors of a client's connections, as its `error_cb`, and explains why a request failed.
 
     `settings` is the table [kafka] of the client.
     """
@@ -73,12 +73,12 @@ class ConnectionErrors:
         self._latest = ""
 
     def __call__(self, error: KafkaError) -> None:
-        """Take an error. That all brokers are down says nothing of why."""
+        """Keep an error, unless it only says that all brokers are down."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._latest = error.str()
 
     def explain(self, failure: KafkaException) -> str:
-        """Return in one line why a question failed, and what to correct. The client was polled before."""
+        """Return in one line why a request failed, and what to correct. Poll the client first."""
         if closed := all_closed(self._bootstrap):
             return closed
         if not self._is_encrypted and any(map(_speaks_tls, bootstrap_addresses(self._bootstrap))):

@@ -153,7 +153,7 @@ class EmbeddedBroker:
 def first_error(server_log: str) -> str:
     """Return the message of the first error in a server log, "" if there is none.
 
-    The first error is the cause, and later ones are its consequences. Prefers the message of its exception.
+    The first error is the cause of later ones. Its exception, if logged, has the better message.
     """
     lines = iter(server_log.splitlines())
     error = next((line for line in lines if _ERROR.match(line)), "")

@@ -117,7 +117,7 @@ def _fill(home: Path, pins: Path, report: Callable[[str], None]) -> None:
 
 @functools.cache
 def _refuse_changed(home: Path, pins: Path) -> None:
-    """Raise UserError if the cache has another jar than was fetched: whoever may write there can put one."""
+    """Raise UserError if a cached jar differs from the fetched one: others may be able to write there."""
     recorded, found = _recorded(pins), _digests(home)
     for name in sorted(recorded.keys() | found.keys()):
         if recorded.get(name) != found.get(name):

@@ -1,4 +1,4 @@
-"""kipwatch's topics: frames, findings and quarantine are created unless they exist, and findings are read.
+"""kipwatch's topics: creates frames, findings and quarantine unless they exist, and reads findings.
 
 `create_topics` waits for Kafka, as the query and the demo do at their start. `FramesTopic` does the same for
 a feeder without waiting, since a feeder must not lose packets while Kafka is away. A topic that exists stays
@@ -210,7 +210,7 @@ class FramesTopic:
         self._enter(_State.DESCRIBING)
 
     def problem(self) -> str:
-        """Return why records cannot be published; "" if they can, or that is unknown. Call it often."""
+        """Return why records cannot be published; "" if they can, or if that is unknown. Call it often."""
         if self._state is _State.PAUSING:
             if time.monotonic() >= self._ask_at:
                 self._enter(_State.DESCRIBING)
@@ -270,7 +270,7 @@ class FindingsTopic:
         """
         self._name = f"the topic {topic} at {bootstrap}"
         self._errors = ConnectionErrors(bootstrap, settings)
-        # It joins no group, so it may pause for any time. The client demands a name for one nevertheless.
+        # It joins no group, so it may pause for any time, but the client demands a group ID.
         own = {"group.id": "kipwatch-findings", "enable.auto.commit": False}
         own |= {"log_level": 0, "error_cb": self._errors}
         self._consumer = made(Consumer, {**librdkafka_settings(bootstrap, settings), **own})

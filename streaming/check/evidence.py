@@ -1,7 +1,7 @@
 """Evidence: for each finding a small pcap from which `check` makes the same finding again.
 
-A pcap holds the connection of the finding and, if the rule compares several connections, those too. Exchanges
-that the finding does not need are left out. Each file is judged before it is kept. A finding that depends on
+A pcap holds the connection of the finding and, if the rule compares several connections, those too, without
+exchanges that the finding does not need. Each file is judged before it is kept. A finding that depends on
 named ports needs the same `--ports` again.
 
 Records become packets that yield the same records again when they are read. Frames are cut by the same table
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 NEVER_ACKNOWLEDGED = 1 << 62
-"""Nanoseconds: no client acknowledges anything, so no request is known to follow a response."""
+"""In nanoseconds. No request is known to follow a response then, since nothing is acknowledged."""
 _DELAYS = (0, RELAY_DELAY, NEVER_ACKNOWLEDGED)
 NEAREST = (2, 6)
 """Related connections that suffice for most findings. A client may have thousands."""

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 WINDOW = 250_000
-"""Records that are judged together. More of them fold to fewer observations in all."""
+"""Records that are judged together. Larger windows fold to fewer observations."""
 
 
 class FileRead(msgspec.Struct, frozen=True):
@@ -78,8 +78,7 @@ class Examination(msgspec.Struct):
     `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
     reason. `opaque` counts connections that are not Kafka. `companions` maps the id of a finding to the
     connections, in hex, that it is about, the nearest first. `parties` has who connected, and how often.
-    `unread` says of each file of a folder that was
-    left out why it was.
+    `unread` says why files of a folder were left out.
     """
 
     findings: list[Finding]
@@ -122,9 +121,9 @@ _Showing = tuple[int, str]
 
 
 class Companions:
-    """For each finding, the connections that showed the same identity.
+    """The connections that showed the same identity, for each finding.
 
-    Of those on which a server showed the same, the first and the last: all others lie between.
+    Where servers show the same, only the first and the last connection are kept: all others lie between.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
@@ -148,8 +147,9 @@ class Companions:
     def of(self, finding: Finding) -> list[str]:
         """Return the connections of a finding, in hex, the nearest first.
 
-        The first is its own. Those it was compared with follow: first the ones opened before it, the latest
-        of them first, and then the ones opened after it. What a server showed comes behind the nearest.
+        The finding's own is the first. Those it was compared with follow: those opened before it, the latest
+        first, then those opened after it. Connections on which a server showed something come behind the
+        nearest.
         """
         rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
         if rule is None:
@@ -202,7 +202,7 @@ class CollectingIdentityJudge(IdentityJudge):
         return self._recorded(super().process(state, unpacked))
 
     def finish(self, state: IdentityState) -> Outcome:
-        """Judge everything: no further claim will come."""
+        """Judge all claims, since no further one will come."""
         return self._recorded(super().finish(state))
 
     def _recorded(self, outcome: Outcome) -> Outcome:

@@ -1,6 +1,6 @@
 """Checking a rule pack as kipwatch's own rules are checked: its requirements and its cases.
 
-Each case is judged as a whole, frame by frame, and by the automaton, as the query does it. All must agree.
+Each case is judged as a whole, frame by frame, and by the automaton as in the query. All must agree.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _faults_of_case(case: Case) -> Iterator[str]:
     plain = BucketStep(judge, schemas.by_key)
     learning = BucketStep(judge, schemas.by_key, automaton=Automaton(judge, secrets.token_bytes()))
     ways = [("as a whole", WHOLE, plain), ("frame by frame", 1, plain)]
-    # It learns what comes of a frame when it has come so often, and takes the frame itself from then on.
+    # The automaton learns a frame at its LEARNT_AT-th repetition, and judges it alone from then on.
     ways += [("by the automaton", WHOLE, learning)] * (LEARNT_AT + 1)
     expected = [case.verdicts, *case.findings]
     for way, size, step in ways:

@@ -20,14 +20,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.feeder.capture_stream import open_file
+from streaming.feeder.capture_stream import COMPRESSED, open_file
 from streaming.feeder.source import CaptureFolder, run_of_file
 
 FILE_SHIFT = 44
-"""A position holds the number of the file above these bits, and the byte offset within it in them."""
+"""A position holds the number of the file above these bits, and the byte offset in that file below."""
 LONG = 8 * 1024 * 1024
-"""Bytes from which a capture takes long enough to read to show a bar."""
-_COMPRESSED = (".gz", ".zst")
+"""Bytes of a capture above which reading takes long enough to show a bar."""
 Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
 """A stage that packets pass unchanged before they are read, such as a progress bar."""
 
@@ -51,7 +50,7 @@ class Recording:
     """
 
     def __init__(self, paths: Sequence[Path], key_log: KeyLog | None = None) -> None:
-        """Name files, plain or compressed, pipes, and folders of rotated files.
+        """`paths` are files, plain or compressed, pipes, and folders of rotated files.
 
         Raises UserError if one cannot be read or a folder holds no capture.
         """
@@ -105,7 +104,7 @@ def showing_progress(paths: Sequence[Path]) -> Through:
     if not console.is_terminal or sum(sizes.values()) < LONG:
         return iter
     # Positions count decompressed bytes, whose total is not known in advance.
-    is_known = all(path.suffix not in _COMPRESSED for path in sizes)
+    is_known = all(path.suffix not in COMPRESSED for path in sizes)
 
     def through(batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())

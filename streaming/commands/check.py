@@ -19,8 +19,8 @@ from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.recording import showing_progress
 from streaming.check.summary import Summary, show_summary, show_verdict, summary_of
+from streaming.feeder.capture_stream import shown
 from streaming.feeder.key_log_files import exposed_key_logs
-from streaming.feeder.pipe import shown
 from streaming.process import forbid_core_dumps
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import Configuration, add_flags, configure

@@ -16,12 +16,11 @@ from decoders.tls.key_log import KeyLog
 from expectations.conversation.identifier import identifier_bytes
 from streaming.check.examination import records_of
 from streaming.commands.check import key_logs_of, parse_ports
+from streaming.feeder.capture_stream import shown
 from streaming.feeder.key_log_files import read_key_logs
-from streaming.feeder.pipe import shown
 from streaming.feeder.source import open_capture, run_of_file
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.release import load_schemas
-from streaming.transcript.account import accounts
 from streaming.transcript.frame import (
     ConnectedClient,
     ConnectedClients,
@@ -31,7 +30,7 @@ from streaming.transcript.frame import (
     decode_frame,
     hide_secrets,
 )
-from streaming.transcript.text import event_line, frame_lines
+from streaming.transcript.text import accounts, event_line, frame_lines
 from streaming.user_error import UserError, did_you_mean
 
 Entry = tuple[Record, ConnectedClient, DecodedFrame | None]

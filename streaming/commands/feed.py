@@ -14,11 +14,10 @@ from typing import BinaryIO, NamedTuple
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.broker.topics import FramesTopic
 from streaming.feeder.capture import CaptureError, InterfaceCapture
-from streaming.feeder.capture_stream import follow_pipe
+from streaming.feeder.capture_stream import follow_pipe, is_pipe
 from streaming.feeder.feeder import Batches, Feeder, open_save
 from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, read_key_logs
 from streaming.feeder.outlet import DryRun
-from streaming.feeder.pipe import is_pipe
 from streaming.feeder.pod_watch import ApiServer, PodWatch
 from streaming.feeder.port_watch import nothing_published
 from streaming.feeder.publisher import CLIENT_ID, Publisher
@@ -28,9 +27,9 @@ from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.process import become, forbid_core_dumps, make_collections_rare
 from streaming.settings.address import host_and_port
+from streaming.settings.confidential import tls_context
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.kafka_client import Setting
-from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 

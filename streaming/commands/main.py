@@ -108,9 +108,9 @@ def _run(given: list[str]) -> int:
 
 
 def _refuse_broken_packs() -> None:
-    """Raise UserError if the command has loaded rules, and those of a pack are not among them.
+    """Raise UserError if the command has loaded rules, but not those of a pack.
 
-    The query says so in its log and judges by the others.
+    The query logs this instead, and judges by the other rules.
     """
     catalogue = sys.modules.get("expectations.rules.catalogue")
     for package, line in (catalogue.REFUSED_PACKS if catalogue else {}).items():

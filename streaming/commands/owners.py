@@ -1,4 +1,4 @@
-"""`kipwatch owners check FILE CAPTURE…`: who would be whose, and what nobody owns."""
+"""`kipwatch owners check FILE CAPTURE…`: the clients of captures by owner, and those without one."""
 
 from __future__ import annotations
 

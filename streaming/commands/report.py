@@ -21,8 +21,7 @@ from expectations.report.page import fleet_page
 from expectations.report.terminal import counted, upgrade_list, upgrade_summary
 from expectations.report.upgrade import UpgradeReport, upgrade_report
 from expectations.report.versions import FeatureMap, VersionsView, versions_view
-from streaming.archive.archive_history import archived_history
-from streaming.archive.archive_report import archive_among, archived_usage, show_archive
+from streaming.archive.archive_report import archive_among, archived_history, archived_usage, show_archive
 from streaming.archive.batch_files import missing_siblings
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report

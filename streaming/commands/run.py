@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kipwatch: {warning}", file=sys.stderr)
     if arguments.config and not arguments.dry_run:
         refuse_watched_bootstrap(configuration)
-    # Mistakes are told before anything is loaded.
+    # Report mistakes before anything is loaded.
     load_schemas(configuration.schemas)
     _refuse_policies(configuration.policies)
     java()
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_policies(path: str) -> None:
-    """Raise UserError if policies cannot be read: the validator would say so only after minutes."""
+    """Raise UserError if policies cannot be read. The validator would report that only after minutes."""
     if not path:
         return
     if find_spec("great_expectations") is None:

@@ -253,7 +253,7 @@ class Demo:
 def offences_found(
     findings: Sequence[Finding], played: Played, rules: Iterable[Rule] = RULES
 ) -> list[tuple[PlantedOffence, bool]]:
-    """Return each planted offence, and whether its connection violates all its rules and no others.
+    """Return each planted offence, and whether its connection violates exactly its rules.
 
     Only `rules` count, since disabled rules find nothing.
     """

@@ -22,8 +22,7 @@ from streaming.demo.workload import (
     member_id_of,
     new_member_id,
 )
-from streaming.probe.client import ConnectionClosedError, InstanceClient, new_instance_id
-from streaming.probe.requests import JOIN, LEAVE
+from streaming.probe.client import JOIN, LEAVE, ConnectionClosedError, InstanceClient, new_instance_id
 
 ZERO_ID, ONE_ID = bytes(16), bytes(15) + b"\1"
 OLDER = 5

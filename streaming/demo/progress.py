@@ -1,7 +1,7 @@
 """How far a query is, seen from outside: metrics page, backlog, stage in words, and whether it stalls.
 
-The demo waits as long as anything moves, however slow the machine is, and tells meanwhile what the query is
-doing: Spark starts, Kafka is away, the first batch runs.
+The demo waits as long as anything moves, so a slow machine does not fail. Meanwhile it tells what the query
+does: Spark starts, Kafka is away, the first batch runs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Backlog:
 
     def __init__(self, bootstrap: str, topic: str, checkpoint: Path) -> None:
         self._topic, self._checkpoint = topic, checkpoint
-        # It joins no group. The client demands a name for one nevertheless.
+        # It joins no group, but the client demands a group ID.
         self._consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "kipwatch-demo-backlog", "log_level": 0}
         )

@@ -17,8 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from expectations.conversation.identifier import identifier_text
-from streaming.probe.client import ConnectionClosedError, InstanceClient
-from streaming.probe.requests import JOIN, LEAVE
+from streaming.probe.client import JOIN, LEAVE, ConnectionClosedError, InstanceClient
 from streaming.user_error import UserError
 
 TOPIC = "kipwatch-demo"

@@ -45,7 +45,7 @@ SECONDS: Final = 5.0
 _POLL_SECONDS: Final = 0.2
 _RING_BYTES: Final = 8 << 20
 _NEEDS_CHANGE: Final = frozenset({TlsOutcome.NO_KEY, TlsOutcome.UNSUPPORTED_SUITE})
-"""Outcomes that do not mend by themselves."""
+"""Outcomes that only a person can mend."""
 
 
 def capture_right() -> Diagnosis:
@@ -153,7 +153,7 @@ class ExaminedKeyLogs:
 
 
 def watched_ports(configuration: Configuration, seconds: float = SECONDS) -> Iterator[Diagnosis]:
-    """Yield a diagnosis for each key log, and for each watched port, or for all ports if none is named."""
+    """Yield a diagnosis of each key log and each watched port, or of all ports together if none is named."""
     schemas = load_schemas(configuration.schemas)
     with ExaminedKeyLogs([Path(name) for name in configuration.tls_keylog]) as key_logs:
         tracker = ColumnarTracker(

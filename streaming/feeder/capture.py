@@ -26,8 +26,8 @@ from decoders.wire.segment import LinkType
 from streaming.feeder.packet_filter import Network, machine_code, tcp_ports_filter
 
 BLOCK_BYTES = 128 * 1024
-"""A packet that does not fit into a block is cut; the largest that Linux makes has 64 KiB. Small blocks,
-because at a low rate every `RETIRE_MILLISECONDS` take a whole block."""
+"""A packet that does not fit into a block is cut; the largest that Linux makes has 64 KiB. Blocks are small
+because at a low rate each `RETIRE_MILLISECONDS` use up a block."""
 RETIRE_MILLISECONDS = 50
 """The longest time that a packet waits until its block is passed on."""
 MAX_BLOCKS = 32

@@ -1,12 +1,12 @@
 """Gives up clients whose packets take the time of all others. Pure: time is an argument.
 
-A packet on the slow path takes a thousand times as long as another one, and whoever reaches a port can send
-it. When tracking has filled a second, mostly with such packets, those who sent most of them are given up for
-a minute, until the others sent less than half. Their packets to and from watched ports are counted, and not
-followed. An address of IPv6 costs nothing, so a network of 64 bits is given up as a whole if
-a thousand of its addresses sent such packets.
+A packet on the slow path takes a thousand times as long as another one, and anybody who reaches a port can
+send it. When tracking has filled a second, mostly with such packets, their largest senders are given up for a
+minute, as many as leave less than half of these packets to the others. Packets of clients that are given up
+are counted and not followed. IPv6 addresses are free, so a network of 64 bits is given up as a whole if a
+thousand of its addresses sent such packets.
 
-Only a live capture needs this: a file waits. Without watched ports nobody knows which side is the client.
+Only a live capture needs this: a file waits. It needs watched ports, which tell the client's side.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ GIVEN_UP_FOR: Final = 60.0
 MOST: Final = 64
 """Networks that are given up at a time."""
 _WINDOW, _OVERLOADED = 1.0, 0.8
-"""The seconds that are looked at, and the share of them that is too much."""
+"""The seconds of a measurement, and the busy share of them above which tracking is overloaded."""
 _DEARER: Final = 300
 """How much longer a packet takes on the slow path than others, at least."""
 _FEW: Final = 200
-"""Packets on the slow path in a second that are not its cause."""
+"""So few packets on the slow path are not the cause of an overload."""
 _LARGE: Final = 10
-"""Who sent one of so many is given up, and nobody who sent less."""
+"""A client is given up only if it sent at least one in so many of the packets on the slow path."""
 _MANY_ADDRESSES: Final = 1_000
 _PORT: Final = 0xFFFF
 _IPV6: Final = 6
@@ -78,7 +78,7 @@ class FairShares:
         self._packets, self._begun, self._busy = 0, 0.0, 0.0
 
     def without_given_up(self, packets: PacketBatch, ledger: Ledger, now: float) -> PacketBatch:
-        """Return the packets of all others. Counts those of who is given up as skipped in the ledger."""
+        """Remove the packets of clients that are given up, and count them as skipped in the ledger."""
         self._until = {source: until for source, until in self._until.items() if now < until}
         if not self._until:
             return packets
@@ -99,9 +99,9 @@ class FairShares:
         return packets.chosen(np.flatnonzero(~given_up))
 
     def note(self, sockets: _Integers, packets: int, seconds: float, now: float) -> Iterator[Network]:
-        """Note how many packets a batch had, the sockets of those on the slow path, and how long it took.
+        """Note the packets of a batch, the sockets of those on the slow path, and the seconds it took.
 
-        Yields who is given up from now on.
+        Yields the networks that are given up from now on.
         """
         self._sockets.append(sockets)
         self._packets += packets
@@ -119,7 +119,7 @@ class FairShares:
                     yield source.network
 
     def _largest(self, sockets: _Integers) -> Iterator[_Source]:
-        """Yield who sent most, until the others sent less than half."""
+        """Yield the largest senders until the others sent less than half."""
         clients, is_clear = self._clients(sockets)
         left = len(clients)
         for source, count in _by_count(clients[is_clear]):
@@ -137,7 +137,7 @@ class FairShares:
 
 
 def _by_count(clients: _Integers) -> list[tuple[_Source, int]]:
-    """Return who sent packets, and how many, in descending order."""
+    """Return the senders and their numbers of packets, in descending order."""
     addresses, counts = np.unique(clients, axis=0, return_counts=True)
     found = list[tuple[_Source, int]]()
     networks, members = np.unique(addresses[:, :2], axis=0, return_inverse=True)

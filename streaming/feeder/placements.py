@@ -1,9 +1,10 @@
 """Says where the clients of connections run: records PLACEMENT, beside those that the tracker makes.
 
-A new connection is looked up by its client's address and the time of its opening. What the API tells lags
-behind: a pod may connect before its address is known, or while that still is its predecessor's. So each
-connection waits for LAG, is looked up again while it has no name, and once at the end, and what was said of
-it is put right or taken back. While the API is away names are stale, and connections wait until it is back.
+A new connection is looked up by its client's address and the time of its opening. Kubernetes' API lags
+behind: a pod may connect before the API tells its address, or while it still gives that address to another
+pod. So each connection waits for LAG. Meanwhile it is looked up again while it has no name, and at the end
+once more; a further record corrects or withdraws a wrong name. While the API is away names are stale, and
+connections wait until it is back.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from streaming.feeder.pod_watch import PodWatch
 from streaming.feeder.pods import LAG
 
 MOST_WAITING: Final = 20_000
-"""Connections that may wait. If there are more, the oldest wait no longer."""
+"""Maximum number of waiting connections. Beyond it the oldest wait no longer."""
 LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks at those that wait without a name."""
 
 
 class _Waiting(NamedTuple):
-    """A connection by its record OPENED, what was said of it, and whether the API was there when it was."""
+    """A connection: its record OPENED, the placement published of it, and whether the API answered then."""
 
     opened: Record
     given: str = ""
@@ -34,7 +35,7 @@ class _Waiting(NamedTuple):
 
 
 class Placements:
-    """Names the connections of one feeder. `outcomes` counts them by what became of it.
+    """Names the connections of one feeder. `outcomes` counts them by the result.
 
     The outcomes are `pod`, `node` (its address is shared), `ambiguous`, `unknown`, and `closed`, for
     connections that ended before they had a name; `stale` counts names that were given while the API was
@@ -51,7 +52,7 @@ class Placements:
         self._latest = 0
 
     def added(self, batch: FrameBatch) -> FrameBatch:
-        """Return a batch, followed by records of what was found."""
+        """Return a batch, followed by its records PLACEMENT."""
         found = list(self._records(batch))
         return dataclasses.replace(batch, events=batch.events.followed_by(found)) if found else batch
 
@@ -71,7 +72,7 @@ class Placements:
         yield from self._settle()
 
     def _has_news(self) -> bool:
-        """Whether to look those up again that have no name. In a large cluster there always is news."""
+        """Whether to look up nameless connections again: not too often, as large clusters always change."""
         changes, now = self._watch.changes, time.monotonic()
         if changes == self._seen or now - self._looked_at < LOOK_INTERVAL:
             return False
@@ -96,7 +97,7 @@ class Placements:
                 yield self._record(opened, placement)
 
     def _settle(self) -> Iterator[Record]:
-        """Look up for the last time those that have waited, and the oldest if too many wait."""
+        """Look up, for the last time, those that have waited for LAG, and the oldest if too many wait."""
         current_since = self._watch.current_since
         expired = time.time_ns() - LAG
         while self._waiting:

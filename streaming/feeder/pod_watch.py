@@ -1,10 +1,10 @@
 """Watches the pods of the cluster through Kubernetes' API, in a thread of its own: list, then watch.
 
-A watch that ends is resumed where it ended. If the API does not know that place any more (410 Gone), all pods
-are listed again, and also after a failure: a resumed watch does not say when it has told all that was missed.
-While the API is away, names are stale and nothing else happens: the thread tries again, after a second first
-and half a minute at last. It asks with the token of the pod's service account, which needs to get, list and
-watch pods, and nothing else.
+A watch that ends is resumed where it ended. All pods are listed again if the API has forgotten that place
+(410 Gone), and after a failure, since a resumed watch does not tell when it has caught up. While the API is
+away names are stale, and the thread tries again after a second, then after twice as long each time, up to
+half a minute. It uses the token of the pod's service account, which must be allowed to get, list and watch
+pods, and nothing else.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class ApiServer(NamedTuple):
 
 
 class GoneError(Exception):
-    """The API has forgotten what came after the place from which a watch or a list was to go on."""
+    """The API has forgotten the place at which a watch or a list was to continue."""
 
 
 class AwayError(Exception):
-    """The API does not do what it is asked. The message says why, in a line."""
+    """The API refuses a request. The message says why, in a line."""
 
 
 class _ListMetadata(msgspec.Struct, rename="camel"):
@@ -112,9 +112,9 @@ _REFUSAL: Final = msgspec.json.Decoder(_Refusal)
 class PodWatch:
     """Follows the pods from `start` until `close`.
 
-    `addresses` has their history. `changes` grows with all that is heard. `current_since` is the time, in
-    nanoseconds since the epoch, from which on every change has been heard, None while the API is away.
-    `errors` counts attempts that failed.
+    `addresses` has their history. `changes` grows with each answer and event. `current_since` is the time, in
+    nanoseconds since the epoch, since which no change was missed, None while the API is away. `errors` counts
+    attempts that failed.
     """
 
     def __init__(self, server: ApiServer, addresses: PodAddresses | None = None) -> None:
@@ -130,11 +130,11 @@ class PodWatch:
 
     @property
     def age(self) -> float:
-        """Seconds since the API was heard."""
+        """Seconds since the latest answer or event of the API."""
         return max(0.0, (time.time_ns() - self._heard_at) / 1e9)
 
     def list_once(self) -> None:
-        """List all pods, instead of `start`. Raises UserError that says why it is not possible."""
+        """List all pods once, instead of `start`. Raises UserError if that is not possible."""
         try:
             with closing(self._server.connect()) as connection:
                 self._list(connection)
@@ -145,7 +145,7 @@ class PodWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop to watch, also in the middle of an answer."""
+        """Stop watching, even within an answer."""
         self._stopping.set()
         connection = self._connection
         if connection is not None and connection.sock is not None:
@@ -169,7 +169,7 @@ class PodWatch:
                     return
                 wait = FIRST_WAIT if self.current_since is not None else min(2 * wait, LONGEST_WAIT)
                 self._fail(error)
-            # A server that ends each watch at once is not asked all the time.
+            # Do not ask a server without pause that ends each watch at once.
             self._stopping.wait(max(0.0, begun + wait - time.monotonic()))
 
     def _follow(self) -> None:

@@ -1,8 +1,8 @@
-"""Which pod had an address, from when to when, by what Kubernetes' API says of pods. Time is an argument.
+"""Which pod had an address, and when, by what Kubernetes' API says of pods. Time is an argument.
 
-An address is reused, so each has a history. One thread changes it while another reads: what a reader gets is
-immutable. Ends are those of the moment when the API tells them. Of a pod that vanished while the API was away
-only the last moment is known at which it was there, so nobody has its address from then on.
+Addresses are reused, so each has a history of periods. One thread changes it while another reads, so readers
+get immutable values. A period ends when the API says so. If a pod vanished while the API was away, its
+periods end when the API was last heard.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAG: Final = 10 * 1_000_000_000
 """Nanoseconds after which the API has surely told of an address that a pod has been given."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 _STAMPED: Final = re.compile(r"-[0-9]{8}$")
-"""How the jobs of a CronJob end: the scheduled time in minutes since the epoch."""
+"""The suffix of a CronJob's jobs: the scheduled time in minutes since the epoch."""
 _HASH: Final = "pod-template-hash"
 
 
@@ -70,7 +70,7 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def workload(self) -> str:
-        """The name of what made the pod: a Deployment's, not its ReplicaSet's, a CronJob's, not its Job's."""
+        """The name of the pod's controller: the Deployment's for a ReplicaSet, the CronJob's for a Job."""
         metadata = self.metadata
         maker = next((each for each in metadata.owner_references or () if each.controller), None)
         if maker is None:
@@ -80,13 +80,13 @@ class Pod(msgspec.Struct, frozen=True):
         if maker.kind == "Job":
             return _STAMPED.sub("", maker.name)
         if maker.kind == "Node":
-            # The kubelet makes it of a file on the node.
+            # A static pod, which the kubelet makes from a file on the node.
             return metadata.name.removesuffix(f"-{self.spec.node_name}")
         return maker.name
 
     @property
     def placement(self) -> str:
-        """Where it runs; only the node of a pod with the node's address. Empty if a name can be no part."""
+        """Where it runs; only the node if the pod shares the node's address. Empty if a name is invalid."""
         own = "" if self.spec.host_network else f"{self.metadata.namespace}/{self.workload}"
         placement = f"{own}@{self.spec.node_name}"
         return placement if is_placement(placement) else ""
@@ -122,7 +122,7 @@ class PodAddresses:
         return self._count
 
     def placements(self, address: str, at: int) -> set[str]:
-        """Return where those run who had an address at a time. Two or more: it is not known which."""
+        """Return the placements of the pods that had an address at a time, the right one among several."""
         periods = self._periods.get(address, ())
         return {each.placement for each in periods if each.since <= at and not _is_over(each, at)}
 
@@ -132,19 +132,19 @@ class PodAddresses:
         before, after = self._held.get(uid, frozenset()), pod.addresses if placement else frozenset()
         for address in before - after:
             self._end(address, uid, now)
-        # The pod starts before it has an address. If it gets another one, that is news of a moment ago.
+        # A pod gets its first address after its start, and another one a moment before the API says so.
         started = pod.status.start_time
         since = now - LAG if before or started is None else min(_nanoseconds(started), now)
         kept = {address for address in after - before if self._begin(address, uid, placement, since, now)}
         self._hold(uid, (before & after) | kept)
 
     def remove(self, uid: str, at: int) -> None:
-        """Note that a pod is no more."""
+        """Note that a pod is gone."""
         for address in self._held.pop(uid, frozenset()):
             self._end(address, uid, at)
 
     def keep_only(self, uids: Collection[str], at: int) -> None:
-        """Note that no other pods are there. They may have been gone since `at`."""
+        """Note that all other pods are gone, perhaps since `at`."""
         for uid in self._held.keys() - set(uids):
             self.remove(uid, at)
 

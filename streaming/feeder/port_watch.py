@@ -26,7 +26,7 @@ from streaming.log import FEEDER_LOG
 ANY_PORT = 0
 """Stands for all ports if none is named."""
 SILENT_AT_START = 60.0
-"""Seconds after the start for which a port may carry nothing: short, since somebody reads the log then."""
+"""Seconds after the start for which a port may carry nothing: few, while somebody reads the log."""
 OPAQUE_AT_START = 10.0
 """Seconds for which a port without a frame so far may carry another protocol."""
 LATER = 900.0

@@ -19,13 +19,18 @@ from typing import NamedTuple
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
-from streaming.feeder.capture_stream import CaptureStream, check_complete, open_file
-from streaming.feeder.pipe import is_pipe, shown
+from streaming.feeder.capture_stream import (
+    COMPRESSED,
+    CaptureStream,
+    check_complete,
+    is_pipe,
+    open_file,
+    shown,
+)
 from streaming.user_error import UserError
 
 POLL_SECONDS = 0.5
 """Seconds between two looks at a followed folder that holds nothing new."""
-_COMPRESSED = (".gz", ".zst")
 _DIGESTED = 1024 * 1024
 """Bytes at the start of a file that determine its run ID, together with its length."""
 
@@ -193,5 +198,5 @@ def _order(path: Path) -> FileOrder | None:
         return None
     with open_file(path) as file:
         first = next(iter(file), None)
-    name = path.with_suffix("").name if path.suffix in _COMPRESSED else path.name
+    name = path.with_suffix("").name if path.suffix in COMPRESSED else path.name
     return FileOrder(first.captured_at, name) if first else None

@@ -4,11 +4,11 @@ The feeder's own connections would feed back: publishing a record would cause pa
 Three sources identify them. First, the sockets of this process are listed for each batch of packets, after
 its capture, so that a socket that has sent a packet is known if it still exists. Second, librdkafka closes
 its bootstrap connection as soon as it knows the brokers, so a thread lists the sockets every 5 ms. Third, on
-a busy machine the thread may be late. Then the first request shows whose the connection is: each connection
-begins with ApiVersions, which carries the version of the client software (KIP-511), and the feeder's version
-contains a random mark. Whoever can read these requests can repeat the mark, so it counts only in requests
-from an address of this machine. A connection that has ended is remembered for a minute, since its packets may
-not have been read yet.
+a busy machine the thread may be late. Then the first request identifies the connection: it is ApiVersions,
+which carries the version of the client software (KIP-511), and the feeder's version contains a random mark.
+Anybody who can read these requests can repeat the mark, so it counts only in requests from an address of this
+machine. Connections that have ended are remembered for a minute, since their packets may not have been read
+yet.
 
 Packets of excluded addresses are counted. The kernel's packet filter has already cut most of them behind
 their headers, which suffice for counting. Packets of capture files, and of networks that do not fit into the
@@ -46,8 +46,7 @@ from streaming.settings.kafka_client import Setting
 
 _SOFTWARE = "kipwatch-feeder"
 _MARK_BYTES = 12
-"""Random bytes of a mark: too many to occur by chance, or to be guessed by a client that wants to stay
-unseen."""
+"""Random bytes of a mark: too many to occur by chance, or to be guessed by a client that hides."""
 _API_KEY = slice(4, 6)
 """Its place in a request, the size of the frame included."""
 INTERVAL = 0.005

@@ -28,7 +28,7 @@ IDLE_SECONDS = 10
 REQUEST_SECONDS = 30
 """Seconds that a connection may last, from its opening to the end of the answer."""
 MOST_CONNECTIONS = 64
-"""Connections at a time. One more ends the oldest, so that nobody who waits keeps others out."""
+"""Maximum number of connections. A further one ends the oldest, so idle clients keep nobody out."""
 STILL: Final = "still"
 """The query of a page that does not refresh itself."""
 _GUARDS: Final = [
@@ -43,14 +43,14 @@ _IS_ADMITTED = "kipwatch.is_admitted"
 
 class _PageServer(socketserver.ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    # With the default, five, a burst of connections has a scrape wait a second for its SYN to be sent again.
+    # With the default, five, a scrape amid a burst of connections waits a second to repeat its SYN.
     request_queue_size = MOST_CONNECTIONS
     make_context: Callable[[], ssl.SSLContext] | None = None
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._opened: dict[socket.socket, tuple[float, socket.socket]] = {}
-        """When connections were opened, the oldest first, and their sockets: TLS takes over another one."""
+        """When connections were opened, the oldest first, and their sockets, which TLS replaces."""
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread. Ends the oldest connections if there are too many."""
@@ -76,7 +76,7 @@ class _PageServer(socketserver.ThreadingMixIn, WSGIServer):
                 self._end(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close a connection whose thread is done with it."""
+        """Close a connection, at the end of its thread."""
         self._opened.pop(request, None)
         super().shutdown_request(request)
 

@@ -80,7 +80,7 @@ MINUTE = 60.0
 HALF_LIFE = 86_400.0
 """Seconds in which weights halve."""
 TAKEOVER = 2.0
-"""A value that takes a slot outweighs its holder this many times. Above 1, lest equals take turns."""
+"""A value must outweigh the holder of a slot this many times: above 1, so that equals do not take turns."""
 ESTABLISHED = 10.0
 """The least weight that takes a slot from another value: that of one connection for ten minutes."""
 LEAVES_AFTER = 3600.0

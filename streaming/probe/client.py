@@ -1,4 +1,4 @@
-"""A client that sends what it is told to, with header v3 where the version has it.
+"""A client that sends what it is told to, with header v3 where the version has it, and its usual requests.
 
 It gives a client instance ID on header v3, and the client ID in the first request only. Callers can override
 both, so that it can also break the rules.
@@ -10,15 +10,32 @@ import secrets
 import socket
 import ssl
 import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 from decoders.codec.request import write_request
 from decoders.codec.response import read_response
+from decoders.protocol import NAMES_SOFTWARE_FROM
 from decoders.schema.registry import Api, Schemas
 from streaming.broker.ports import HOST
 
 TIMEOUT = 60.0
 """Seconds to wait for a response. On an idle machine it takes milliseconds."""
+NEWEST_API_VERSIONS = 5
+SOFTWARE = {"clientSoftwareName": "kipwatch-probe", "clientSoftwareVersion": "1"}
+TOPIC = GROUP = "kipwatch-probe"
+JOIN, LEAVE = 0, -1
+ATTEMPTS, RETRY = 40, 0.5
+"""How often to ask for a coordinator, and the seconds between two attempts."""
+HEARTBEATS = (
+    ("ConsumerGroupHeartbeat", 1),
+    ("ShareGroupHeartbeat", 1),
+    ("StreamsGroupHeartbeat", 0),
+    ("StreamsGroupHeartbeat", 1),
+)
+"""The heartbeats in which a client must name its member."""
 _LENGTH = struct.Struct(">i")
 
 
@@ -181,3 +198,67 @@ def _read_exactly(connection: socket.socket, size: int) -> bytes | None:
             return None
         received += part
     return bytes(received)
+
+
+def negotiate(client: InstanceClient, version: int = NEWEST_API_VERSIONS, **claims: Any) -> dict[str, Any]:
+    software = SOFTWARE if version >= NAMES_SOFTWARE_FROM else {}
+    return client.request("ApiVersions", software | claims, version=version)
+
+
+def send(client: InstanceClient, api: str, version: int, **body: Any) -> None:
+    """Send a request after which the broker may close."""
+    with suppress(ConnectionClosedError):
+        client.request(api, body, version=version)
+
+
+def send_null(client: InstanceClient, api: str, version: int, text: str, **body: Any) -> None:
+    """Send a request with null for a compact string that must not be null."""
+    frame = client.frame(api, version, body)
+    with suppress(ConnectionClosedError):
+        client.exchange(frame.replace(bytes([len(text) + 1]) + text.encode(), b"\0"), api, version)
+
+
+def beat(
+    client: InstanceClient, member_id: str, epoch: int, api: str = "ConsumerGroupHeartbeat", version: int = 1
+) -> dict[str, Any]:
+    """Join, go on or leave a group of the API's kind."""
+    return client.request(api, heartbeat_of(member_id, epoch, api), version=version)
+
+
+def heartbeat_of(member_id: str, epoch: int, api: str) -> dict[str, Any]:
+    """Return the body of a heartbeat."""
+    body: dict[str, Any] = {"groupId": f"{GROUP}-{api}", "memberId": member_id, "memberEpoch": epoch}
+    return body | _JOINS[api] if epoch == JOIN else body
+
+
+_JOINS: dict[str, dict[str, Any]] = {
+    "ConsumerGroupHeartbeat": {
+        "rebalanceTimeoutMs": 45_000,
+        "subscribedTopicNames": [TOPIC],
+        "topicPartitions": [],
+    },
+    "ShareGroupHeartbeat": {"subscribedTopicNames": [TOPIC]},
+    "StreamsGroupHeartbeat": {
+        "rebalanceTimeoutMs": 45_000,
+        "topology": {"epoch": 0, "subtopologies": []},
+        "activeTasks": [],
+        "standbyTasks": [],
+        "warmupTasks": [],
+        "processId": GROUP,
+        "clientTags": [],
+    },
+}
+
+
+def find_coordinator(client: InstanceClient, version: int) -> dict[str, Any]:
+    """Ask who coordinates the group."""
+    return client.request("FindCoordinator", {"keyType": 0, "coordinatorKeys": [GROUP]}, version=version)
+
+
+def await_success(ask: Callable[[], int]) -> bool:
+    """Ask until there is no error: a coordinator is made when it is first asked for."""
+    for _ in range(ATTEMPTS):
+        if not ask():
+            return True
+        time.sleep(RETRY)
+    return False

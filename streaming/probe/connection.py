@@ -1,7 +1,7 @@
 """A connection to a broker under test: recorded as packets, with a limit on all that the broker may do.
 
-What is sent and received becomes packets of the real addresses, as plaintext, which are judged as any capture
-is. The client acknowledges what it has read at once, so a later request was sent in knowledge of it. A broker
+What is sent and received becomes plaintext packets of the real addresses, which are judged like any capture.
+The client acknowledges at once what it has read, so a later request was sent in knowledge of it. A broker
 that does not respond in time, or announces more than is read of a response, costs neither time nor memory:
 the connection ends, and `Trouble` says why.
 """
@@ -29,7 +29,7 @@ CLIENT_ID = "kipwatch-probe"
 PATIENCE = 5.0
 """Seconds within which a broker must accept a connection, and send a response whole."""
 LINGER = 0.3
-"""Seconds to wait for what nobody asked for."""
+"""Seconds to wait for bytes that no request asked for."""
 MOST_READ = 1024 * 1024
 """Bytes of the longest response that is read."""
 MOST_READ_IN_ALL = 16 * MOST_READ
@@ -55,11 +55,11 @@ class Trouble(enum.StrEnum):
 
 
 class UnansweredError(ConnectionClosedError):
-    """A request has no response, for the reason that is the argument."""
+    """A request has no response. The argument is the reason."""
 
 
 class NotOfferedError(Exception):
-    """The broker does not advertise what was to be asked."""
+    """The broker does not advertise what the play needs."""
 
 
 RangesByName = Mapping[str, tuple[int, int]]
@@ -181,13 +181,13 @@ class ProbingClient(InstanceClient):
         deadline = time.monotonic() + self.target.patience
         (size,) = _LENGTH.unpack(self._receive(_LENGTH.size, deadline))
         if not 0 <= size <= MOST_READ:
-            # What is read of it shows the judge its length.
+            # The part that was read shows the judge its length.
             self._receive(MOST_READ if size > 0 else 1, deadline)
             raise self._failed(Trouble.LONG)
         return self._receive(size, deadline)
 
     def linger(self) -> None:
-        """Wait a moment for what nobody asked for."""
+        """Wait a moment for bytes that no request asked for."""
         with suppress(ConnectionClosedError):
             self._receive_part(_CHUNK, time.monotonic() + LINGER)
         self.trouble = ""

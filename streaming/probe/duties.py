@@ -1,7 +1,7 @@
 """The duties of a broker, by the five KIPs and the protocol: what is asked, and which rules judge it.
 
-Each *play* of a duty is asked on a connection of its own. A duty that changes nothing on the broker is asked
-of any; one that joins a group only with `--writes`.
+Each *play* of a duty has a connection of its own. Duties that change nothing on the broker are always asked,
+those that join a group only with `--writes`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, NAMES_BROKER_FROM, NAMES_SOFTWARE_FROM
 from expectations.conversation.identifier import identifier_text
 from expectations.identity.known_ranges import ENOUGH_CLOSES
 from expectations.report.coverage import Coverage
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import rule_named
-from streaming.probe.connection import NotOfferedError, ProbingClient
-from streaming.probe.requests import (
+from streaming.probe.client import (
     GROUP,
     HEARTBEATS,
     JOIN,
@@ -30,6 +29,7 @@ from streaming.probe.requests import (
     negotiate,
     send_null,
 )
+from streaming.probe.connection import NotOfferedError, ProbingClient
 from streaming.record.provocations import PROVOCATIONS
 
 Play = Callable[[ProbingClient], object]
@@ -40,9 +40,9 @@ Play = Callable[[ProbingClient], object]
 class Duty:
     """One duty of a broker.
 
-    `says` is what the broker must do, `rules` are those that judge it. `offences` are the rules that the
-    probe breaks itself, on purpose. With `may_close` the broker conforms by closing the connection, too.
-    `before_login` leaves the login to the plays.
+    `says` is what the broker must do, `rules` judge it. `offences` are rules that the probe itself breaks on
+    purpose. With `may_close` the broker conforms by closing the connection, too. `before_login` leaves the
+    login to the plays.
     """
 
     name: str
@@ -56,10 +56,6 @@ class Duty:
 
 HEADER_V3: Final = 6
 """The first version of ApiVersions on request header v3."""
-IDENTIFIED: Final = 5
-"""The first version of ApiVersions that names a cluster and a node."""
-NAMED: Final = 3
-"""The first version of ApiVersions that names the client's software."""
 WELLFORMED: Final = ("apache-kafka.java", "0.0.0-SNAPSHOT", "x", "9")
 MALFORMED: Final = (
     "java@apache_kafka",
@@ -142,7 +138,7 @@ def _ask_the_version_above(client: ProbingClient) -> None:
 
 
 def _ask_unknown_version(client: ProbingClient, version: int) -> None:
-    frame = client.frame("ApiVersions", NAMED, SOFTWARE)
+    frame = client.frame("ApiVersions", NAMES_SOFTWARE_FROM, SOFTWARE)
     client.exchange(frame[:2] + version.to_bytes(2, signed=True) + frame[4:], "ApiVersions", version)
 
 
@@ -170,7 +166,7 @@ def _ask_unknown_api(client: ProbingClient) -> None:
 
 def _meet(client: ProbingClient, **wrong: Any) -> None:
     """Name cluster and node as they are, or as `wrong` has them, and let the broker say who it is."""
-    client.need("ApiVersions", IDENTIFIED)
+    client.need("ApiVersions", NAMES_BROKER_FROM)
     told = client.request("Metadata", {"topics": []}, version=client.need("Metadata", 12))
     nodes = [broker for broker in told.get("brokers", ()) if _is_at(broker, client)] or told.get(
         "brokers", ()
@@ -220,7 +216,7 @@ def _live(client: ProbingClient, member_id: str) -> None:
 
 
 def _await_coordinator(client: ProbingClient) -> None:
-    """Let the broker make the topic in which it keeps groups, and wait until somebody coordinates."""
+    """Let the broker make the topic in which it keeps groups, and wait until there is a coordinator."""
     version = client.need("FindCoordinator", 4)
     await_success(lambda: find_coordinator(client, version)["coordinators"][0]["errorCode"])
 
@@ -289,7 +285,9 @@ DUTIES: Final = (
         "orderly-list-of-versions",
         "gives each API one range, ApiVersions from version 0 and SaslHandshake up to version 1",
         ("kip35/range-inverted", "kip35/apiversions-v0-dropped", "kip1313/sasl-handshake-raised"),
-        tuple(partial(_api_versions, version=version) for version in (0, NAMED, IDENTIFIED)),
+        tuple(
+            partial(_api_versions, version=version) for version in (0, NAMES_SOFTWARE_FROM, NAMES_BROKER_FROM)
+        ),
     ),
     Duty(
         "serves-what-it-lists",
@@ -344,7 +342,7 @@ DUTIES: Final = (
         "half-identified",
         "refuses a client that names a cluster without a node, or the reverse, with INVALID_REQUEST",
         ("kip1242/half-identified-accepted",),
-        tuple(partial(_api_versions, version=IDENTIFIED, **half) for half in HALVES),
+        tuple(partial(_api_versions, version=NAMES_BROKER_FROM, **half) for half in HALVES),
         frozenset({"kip1242/half-identified"}),
     ),
     Duty(
@@ -432,10 +430,16 @@ DUTIES: Final = (
         "responds to a request that cannot be read with nothing but a close or a well-formed response",
         ("wire/malformed-response",),
         (
-            # A header that ends in its client ID, one that ends in its tags, and nulls where none may be.
+            # Headers that end in the client ID or in the tags, and nulls where none may be.
             partial(_send_bytes, data=b"\0\0\0\x0c" + _HEADER + b"\0\x20ab"),
             partial(_send_bytes, data=b"\0\0\0\x0b" + _HEADER + b"\xff\xff\x05"),
-            partial(_give_null, api="ApiVersions", version=NAMED, text="kipwatch-probe", body=SOFTWARE),
+            partial(
+                _give_null,
+                api="ApiVersions",
+                version=NAMES_SOFTWARE_FROM,
+                text="kipwatch-probe",
+                body=SOFTWARE,
+            ),
             *(
                 partial(_give_null, api=api, version=version, text=MEMBER, body=_LEAVING)
                 for api, version in HEARTBEATS
@@ -451,11 +455,11 @@ DUTIES: Final = (
         frozenset({"wire/frame-size-invalid", _UNREADABLE}),
     ),
 )
-"""All duties, as they are asked: somebody coordinates a group once it was joined."""
+"""All duties, in the order in which they are asked: a group has a coordinator once it was joined."""
 
 
 def exercises(rule: Rule) -> list[str]:
-    """Return the commands that let a rule judge something; none where a client must do it by itself."""
+    """Return the commands that let a rule judge something; none if only a client's own traffic can."""
     duties = [duty.name for duty in DUTIES if rule.id in duty.rules]
     provocations = [each.name for each in PROVOCATIONS if rule.id in each.rules]
     asked = [f"kipwatch probe ({', '.join(duties)})"] if duties else []
@@ -463,7 +467,7 @@ def exercises(rule: Rule) -> list[str]:
 
 
 def unexercised(coverage: Iterable[Coverage]) -> Iterator[str]:
-    """Yield a line for each rule that decided nothing: what it needs, and what would give it that."""
+    """Yield a line for each rule that decided nothing: what it needs, and the command that provides it."""
     for row in coverage:
         if not row.exercised:
             rule = rule_named(row.rule)

@@ -41,7 +41,7 @@ _TAKEN: Final = frozenset(
 
 
 class Login(NamedTuple):
-    """A user, and the mechanism by which the password is shown."""
+    """A user, the password, and the mechanism of SASL."""
 
     mechanism: str
     user: str
@@ -108,7 +108,7 @@ def authenticate(client: InstanceClient, login: Login, version: int = 2) -> bool
         except StopIteration:
             return True
         except (KeyError, ValueError):
-            # The broker's challenge is none of SCRAM.
+            # The broker's challenge is not one of SCRAM.
             return False
         given = {"authBytes": base64.b64encode(token).decode()}
         answer = client.request("SaslAuthenticate", given, version=version)
@@ -118,7 +118,7 @@ def authenticate(client: InstanceClient, login: Login, version: int = 2) -> bool
 
 
 Tokens = Generator[bytes, bytes | None, None]
-"""What a client shows in turns; it is sent what the broker answers."""
+"""Yields what the client sends, and is sent the broker's answers."""
 
 
 def _plain(login: Login) -> Tokens:

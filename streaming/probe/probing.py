@@ -15,10 +15,9 @@ from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState, judged
 from expectations.rules.base.rule import Role
 from streaming.check.examination import examine
-from streaming.probe.client import ConnectionClosedError
+from streaming.probe.client import ConnectionClosedError, negotiate
 from streaming.probe.connection import NotOfferedError, ProbingClient, Target, Trouble, UnansweredError
 from streaming.probe.duties import Duty, Play
-from streaming.probe.requests import negotiate
 from streaming.settings.address import address_text
 from streaming.user_error import UserError
 
@@ -86,7 +85,7 @@ class Probing:
         return self._judge(unjudged, packets, troubles[0] if troubles else "")
 
     def _play(self, duty: Duty, play: Play, packets: list[Packet]) -> list[str]:
-        """Play, and play again if the broker closes: one close proves nothing. Returns what went wrong."""
+        """Play, and again if the broker closes, since one close proves nothing. Returns what went wrong."""
         for _ in range(ENOUGH_CLOSES):
             try:
                 with self._target.connect(packets.extend) as client, suppress(ConnectionClosedError):

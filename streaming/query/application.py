@@ -39,9 +39,9 @@ from streaming.query.query import BatchReports, reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.topic_sinks import FindingsSink, QuarantineSink
 from streaming.settings.address import host_and_port
+from streaming.settings.confidential import tls_context
 from streaming.settings.configuration import Configuration
 from streaming.settings.decisions import Decisions, take_over
-from streaming.settings.metrics_tls import tls_context
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 

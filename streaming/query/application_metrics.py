@@ -38,9 +38,8 @@ from streaming.query.version_metrics import BrokerMetrics, RequestMetrics
 NOWHERE = ""
 """The listener of the series that each rule has from the start."""
 SERIES_PER_LABEL = 200
-"""Series of findings that tell listeners and owners apart, as a multiple of the label limit.
-
-A stranger who invents names may use them at each listener.
+"""Series of findings by listener and owner, as a multiple of the label limit: a client may use its invented
+names at each listener.
 """
 
 
@@ -102,7 +101,7 @@ class ApplicationMetrics:
         self._found: defaultdict[SoftwareLabels, Counter[tuple[tuple[str, ...], tuple[str, ...]]]] = (
             defaultdict(Counter)
         )
-        """The findings of each software: by rule, level and role, and by place and owner."""
+        """The findings of each software, by (rule, level, role) and (place, owner)."""
         self._series, self._series_limit = 0, SERIES_PER_LABEL * label_limit
         self._shown: set[tuple[str, ...]] = set()
         self.add_rules(rules)
@@ -249,7 +248,7 @@ class MetricsSink:
         for report in reports:
             self._count(report, now)
             requests += report.requests
-            # Only this part of a report has a bounded size: strangers decide on the rest.
+            # Keep only this part of a report, which has a bounded size: clients decide on the rest.
             self._summaries[report.bucket] = Report(
                 report.bucket, open_connections=report.open_connections, state_bytes=report.state_bytes
             )

@@ -49,7 +49,7 @@ IDLE_PAUSE: Final = 0.5
 _FETCHED: Final = 1_000
 _MOST_DIGITS: Final = 10
 _OWN_SETTINGS: Final = {
-    # It joins no group; the client demands a name for one.
+    # It joins no group, but the client demands a group ID.
     "group.id": "kipwatch-blocks-ahead",
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
@@ -299,7 +299,7 @@ class BlocksAhead:
 def _frames_in(message: Message) -> int:
     """Return the number of frames in a block's header. A block without it is taken for a full one."""
     for name, value in message.headers() or ():
-        # Python refuses to read a number of thousands of digits, which a stranger may write.
+        # Python refuses to read a number of thousands of digits, which anybody may write.
         if name == FRAMES_HEADER and value is not None and value.isdigit() and len(value) <= _MOST_DIGITS:
             return min(int(value), MOST_FRAMES)
     return MOST_FRAMES

@@ -32,7 +32,7 @@ EXIT_REASONS: Final = (
         re.compile(
             r"stopped SparkContext|SparkContext was shut down|RpcEnv already stopped"
             r"|^(?:Py4JNetworkError|Connection\w+Error|BrokenPipeError):"
-            # A call that the JVM died in; an error of a living one has a trace behind this.
+            # A call in which the JVM died. After an error of a living JVM a trace follows here.
             r"|^Py4JError: An error occurred while calling [\w.]+\Z"
         ),
         "Spark is gone: its JVM was told to end, was killed, or ran out of memory; run kipwatch again with "

@@ -17,22 +17,22 @@ from streaming.query.progress import STALLED_AFTER
 from streaming.query.recent import WINDOW_MINUTES, LatestFindings, Recent
 
 BEHIND_AFTER: Final = 60.0
-"""Seconds between the capture and the judgement of a frame from which on `now` means something else."""
+"""Seconds from the capture of a frame to its judgement, above which kipwatch counts as behind."""
 SILENT_AFTER: Final = 60.0 * WINDOW_MINUTES
-"""Seconds without a frame after which a list without offences says nothing."""
+"""Seconds without a frame, after which an empty list of offences says nothing."""
 _MOST: Final = 0.99
 _SEVERITY: Final = [str(level) for level in Level]
 
 
 class Overview:
-    """Makes the page. `findings` are noted while they are written."""
+    """Makes the page. `findings` notes findings as they are written."""
 
     def __init__(self, application: ApplicationMetrics) -> None:
         self._application = application
         self.findings = LatestFindings()
 
     def page(self, refreshes: bool) -> str:
-        """Return the page as it is now; without `refreshes` it stays so in the browser."""
+        """Return the page as of now; without `refreshes` the browser does not reload it."""
         return live_page(self._view(time.time()), refreshes=refreshes)
 
     def _view(self, now: float) -> LiveView:
@@ -92,7 +92,7 @@ def _figures(page: MetricsPage, recent: Recent, now: float) -> list[tuple[str, s
 
 
 def _delay_of_most(page: MetricsPage) -> str:
-    """Return the bucket of the histogram that most frames are within, "" before the first."""
+    """Return the bucket of the histogram up to which most frames are, "" before the first frame."""
     buckets = page.by(f"{metrics.DETECTION_DELAY.name}_bucket", "le")
     total = max(buckets.values(), default=0.0)
     bounds = sorted((float(bound), count) for (bound,), count in buckets.items())

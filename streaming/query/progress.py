@@ -40,7 +40,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 from streaming.log import QUERY_LOG
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.batch_limit import BatchLimit
-from streaming.query.tick_times import LONGEST_INTERVAL
+from streaming.query.worker import LONGEST_INTERVAL
 from streaming.settings.kafka_client import Setting, admin_client
 
 ABSENT = ("None", "null")

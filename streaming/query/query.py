@@ -1,9 +1,8 @@
 """The Structured Streaming query: frames topic in, reports of buckets out.
 
-`reports_of` plans the query, `start_query` runs it and hands the reports of each batch to the application,
-in the driver. `BatchReports` reads them one by one, so that the findings of all reports are never in memory
-together: strangers decide how many findings a batch has, and a million of them, decoded, would take
-gigabytes.
+`reports_of` plans the query, `start_query` runs it and hands the reports of each batch to the application, in
+the driver. `BatchReports` reads them one by one, so that the findings of all reports are never in memory
+together: clients decide how many findings a batch has, and a million decoded ones take gigabytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the page of a running query shows beside its metrics: recent offences, and the latest findings.
 
-Both are bounded, whatever strangers invent, and safe to be read by another thread than the one that adds.
+Both are bounded, whatever clients invent, and can be read by another thread than the one that adds.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Recent:
     """The offences of the last minutes, by whom and at which listener, and the latest frame.
 
     Times are in seconds since the epoch: `judged_at` is when frames were judged last, 0 if never, and
-    `captured_at` when the latest of these was captured. The latter is also the time of the offences that are
-    judged with it, so those of a backlog are not taken for new ones. Suppressed offences are left out.
+    `captured_at` when the latest of these was captured. Offences have the latter time, so those of a backlog
+    do not count as new. Suppressed offences are left out.
     """
 
     def __init__(self) -> None:
         self.judged_at = self.captured_at = 0.0
         self._lock = Lock()
         self._minutes: dict[int, dict[Offence, tuple[int, float]]] = {}
-        """How often each offence was committed, and when last."""
+        """By minute: how often each offence was committed, and when last."""
 
     def add_frames(self, at: float, captured_at: float) -> None:
-        """Add that frames were judged, the latest of which was captured at a time."""
+        """Note that frames were judged at a time, the latest of which was captured at `captured_at`."""
         captured_at = min(at, captured_at)
         self.captured_at = captured_at if at > self.judged_at else max(self.captured_at, captured_at)
         self.judged_at = at

@@ -53,8 +53,15 @@ from streaming.query.stage_rows import (
     report_row,
     unpack_stepped,
 )
-from streaming.query.tick_times import TICK_INTERVAL, first_tick, next_tick
-from streaming.query.worker import StoredBytes, StoredPages, cached_in_worker, end_task
+from streaming.query.worker import (
+    TICK_INTERVAL,
+    StoredBytes,
+    StoredPages,
+    cached_in_worker,
+    end_task,
+    first_tick,
+    next_tick,
+)
 from streaming.state import StateError
 from streaming.state.bucket import Bucket, pack_bucket, unpack_bucket
 from streaming.state.identities import StoredIdentities, unpack_identities
@@ -62,7 +69,7 @@ from streaming.state.identities import StoredIdentities, unpack_identities
 INPUT_SCHEMA = "bucket int, input binary"
 REPORT_SCHEMA = "bucket int, report binary"
 COUNTING_BUCKET = 0
-"""The bucket that counts what was read from the topic if a batch has frames for no bucket."""
+"""The bucket that counts the blocks of a batch without frames."""
 END_OF_TASK = 1
 """The due time, in milliseconds, of the timer that ends a task: long past, so it runs in the same batch."""
 

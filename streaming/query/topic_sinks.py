@@ -4,9 +4,8 @@
 repeated until all its findings are acknowledged, apart from those that Kafka refuses for good.
 
 **Quarantine:** each record of the frames topic that is no block, keyed by its place there. Judging needs no
-quarantine: records that cannot be written are counted and logged, and no batch is judged again. A record
-that is too large for the topic is written without its bytes, so that one record of a stranger cannot keep
-all others out.
+quarantine: records that cannot be written are counted and logged, and no batch is judged again. A record that
+is too large for the topic is written without its bytes, so that it cannot keep all others out.
 """
 
 from __future__ import annotations

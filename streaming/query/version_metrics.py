@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
 
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, NAMES_BROKER_FROM
 from decoders.schema.registry import Schemas
 from expectations.report.upgrade import fate_of
 from streaming.judging.changes import BrokerShown
@@ -28,8 +28,6 @@ from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
 from streaming.metrics.labels import FORMER, OTHER, UNKNOWN, SoftwareSlots, label_value
 
-NAMES_BROKER_FROM: Final = 5
-"""The first version of ApiVersions that may name the broker that it means to reach (KIP-1242)."""
 VERSIONS_PER_LABEL: Final = 10
 """API versions that are shown with their fate, as a multiple of the label limit: Kafka has 600."""
 IDS_GIVEN: Final = "given"

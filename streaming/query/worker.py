@@ -1,4 +1,4 @@
-"""Spark's Python workers: a cache that survives from task to task, garbage collection, and stored bytes.
+"""Spark's Python workers: what survives from task to task, garbage collection, stored bytes, and timers.
 
 Spark reuses worker processes but unpickles the code for each task, so objects that should survive from batch
 to batch are cached here. After every task Spark runs a full garbage collection, which takes a tenth of a
@@ -7,6 +7,10 @@ frozen, which excludes them from later collections, and caches with thousands of
 not tracked.
 
 Stored bytes are values in Spark's state store under the current key. Each access is a round trip to the JVM.
+
+Each bucket has a timer that ticks at its own second of the minute, so that no batch has the ticks of all. A
+timer runs in the first batch after it is due. If the next one were due an interval after that batch, buckets
+that once ticked in one batch would tick together for ever, and one long batch would gather them all.
 """
 
 from __future__ import annotations
@@ -14,9 +18,16 @@ from __future__ import annotations
 import functools
 import gc
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pyspark.sql.streaming import StatefulProcessorHandle
+
+TICK_INTERVAL: Final = 60_000
+"""Milliseconds between two ticks of a bucket that come on time."""
+LONGEST_INTERVAL: Final = TICK_INTERVAL * 11 // 6
+"""The longest time, in milliseconds, from a tick until the next one is due: after a tick that came late."""
+_APART: Final = 997
+"""Milliseconds between the own moments of two buckets with consecutive numbers."""
 
 Cached = TypeVar("Cached")
 
@@ -84,3 +95,18 @@ class StoredPages:
     def clear(self) -> None:
         """Remove all."""
         self._state.clear()
+
+
+def first_tick(bucket: int, now: int, interval: int = TICK_INTERVAL) -> int:
+    """Return the first moment after `now` that is the bucket's own, in milliseconds since the epoch."""
+    own = bucket * _APART % interval
+    return now + 1 + (own - now - 1) % interval
+
+
+def next_tick(bucket: int, now: int, interval: int = TICK_INTERVAL) -> int:
+    """Return when a bucket that ticks now ticks again: at its own moment, after five sixths of an interval.
+
+    After a tick that is late by more than a sixth of an interval, the next one is more than an interval away:
+    what a tick waits for has time to arrive.
+    """
+    return first_tick(bucket, now + interval * 5 // 6, interval)

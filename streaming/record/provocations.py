@@ -1,7 +1,7 @@
-"""What a relay lets a broker seem to do, and what a client must do then, by the KIPs.
+"""Provocations: responses that a relay alters, and how a client must react by the KIPs.
 
-A provocation alters responses. It is told the number of each connection, so that it may treat them in turns:
-a client that is refused on one must get on by another.
+A provocation gets the number of each connection, so that it can treat them in turns: a client that is refused
+on one connection must succeed on another.
 """
 
 from __future__ import annotations
@@ -12,30 +12,34 @@ from itertools import count
 from typing import Final
 
 from decoders.codec.response import write_response
-from decoders.protocol import API_VERSIONS, INVALID_REQUEST, NO_ERROR, UNSUPPORTED_VERSION
+from decoders.protocol import (
+    API_VERSIONS,
+    HEARTBEAT_APIS,
+    INVALID_REQUEST,
+    NAMES_BROKER_FROM,
+    NAMES_SOFTWARE_FROM,
+    NO_ERROR,
+    REBOOTSTRAP_REQUIRED,
+    UNSUPPORTED_VERSION,
+)
 from decoders.schema.registry import Schemas
 from streaming.record.rewriting import Alter, Body, ForwardedRequest, error_code, in_body, unaltered
 
 Begin = Callable[[Schemas, int], Alter]
 """Begins a connection by its number, from 0, and returns how its responses are altered."""
 
-HEARTBEATS: Final = ("ConsumerGroupHeartbeat", "ShareGroupHeartbeat", "StreamsGroupHeartbeat")
+HEARTBEATS: Final = tuple(HEARTBEAT_APIS.values())
 SPARED: Final = ("GetTelemetrySubscriptions", "PushTelemetry", "OffsetForLeaderEpoch", "DescribeConfigs")
 """APIs that a client can do without."""
 FENCED_MEMBER_EPOCH: Final = 110
-REBOOTSTRAP_REQUIRED: Final = 129
 ANOTHER_CLUSTER: Final = "kipwatch-another-cluster"
-IDENTIFIED: Final = 5
-"""The first version of ApiVersions that names a cluster and a node."""
-NAMED: Final = 3
-"""The first version of ApiVersions that names the client's software."""
 MANY: Final = 8
 """Responses after which a connection is closed."""
 
 
 @dataclass(frozen=True)
 class Provocation:
-    """`says` is what seems to happen, and what a client does then; `rules` judge whether it does."""
+    """`says` tells what seems to happen and how a client reacts; `rules` judge whether it does."""
 
     name: str
     says: str
@@ -44,7 +48,7 @@ class Provocation:
 
 
 class Provoking:
-    """A provocation that is being played. `altered` counts the responses that the client did not get."""
+    """A provocation in use. `altered` counts the responses that the client did not get as they were."""
 
     def __init__(self, provocation: Provocation) -> None:
         self.provocation = provocation
@@ -62,11 +66,11 @@ class Provoking:
 
 
 def _refuse_new_versions(schemas: Schemas, _connection: int) -> Alter:
-    listed = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMED - 1}
+    listed = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMES_SOFTWARE_FROM - 1}
     refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [listed]}
 
     def alter(asked: ForwardedRequest, response: bytes) -> bytes:
-        if asked.api_key != API_VERSIONS or asked.version < NAMED:
+        if asked.api_key != API_VERSIONS or asked.version < NAMES_SOFTWARE_FROM:
             return response
         return write_response(schemas, API_VERSIONS, 0, int.from_bytes(response[:4], signed=True), refusal)
 
@@ -74,7 +78,7 @@ def _refuse_new_versions(schemas: Schemas, _connection: int) -> Alter:
 
 
 def _narrow(schemas: Schemas, _connection: int) -> Alter:
-    """Take the newest version of each API away, except of ApiVersions."""
+    """Withhold the newest version of each API, except of ApiVersions."""
 
     def change(body: Body) -> Body:
         for entry in body["apiKeys"]:
@@ -96,7 +100,7 @@ def _withdraw(schemas: Schemas, _connection: int) -> Alter:
 
 
 def _every_other(begin: Begin, first: int = 0) -> Begin:
-    """Treat every other connection so, from the first or the second on."""
+    """Treat every other connection, from number `first` on."""
     return lambda schemas, number: begin(schemas, number) if number % 2 == first else unaltered
 
 
@@ -119,7 +123,7 @@ def _rename_cluster(schemas: Schemas, _connection: int) -> Alter:
 
 
 def _heartbeats(treat: Callable[[Schemas], Alter]) -> Begin:
-    """Treat every third response to a heartbeat of a connection so: the first may be to a join."""
+    """Treat every third response to a heartbeat on a connection; the first one may be to a join."""
 
     def begin(schemas: Schemas, _connection: int) -> Alter:
         beats, altered = count(1), treat(schemas)
@@ -159,7 +163,7 @@ PROVOCATIONS: Final = (
         "software-refused",
         "every other connection's ApiVersions is refused with INVALID_REQUEST: the client closes that one",
         ("kip511/connection-kept",),
-        _every_other(_with_error(INVALID_REQUEST, NAMED)),
+        _every_other(_with_error(INVALID_REQUEST, NAMES_SOFTWARE_FROM)),
     ),
     Provocation(
         "older-broker",
@@ -183,7 +187,7 @@ PROVOCATIONS: Final = (
         "rebootstrap",
         "every other connection is answered with error 129: the client leaves it, and forgets whom it meant",
         ("kip1242/rebootstrap-ignored", "kip1242/rebootstrap-with-ids"),
-        _every_other(_with_error(REBOOTSTRAP_REQUIRED, IDENTIFIED), first=1),
+        _every_other(_with_error(REBOOTSTRAP_REQUIRED, NAMES_BROKER_FROM), first=1),
     ),
     Provocation(
         "another-cluster",

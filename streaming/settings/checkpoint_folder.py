@@ -1,12 +1,12 @@
 """A checkpoint in a file system of this machine: whether the query can use it, and that no other query does.
 
-Spark finds out after a minute or more, and then in the words of Hadoop. So a folder is tried before Spark
-starts: it is created, and a file is written there.
+The folder is tried before Spark starts: it is created, and a file is written there. Spark would fail after a
+minute or more, with an error of Hadoop.
 
 Two queries on one checkpoint undo each other's batches. The query holds a lock on the folder, which ends with
-its process, however that ends, and is no file that a copy of the checkpoint would contain. Queries on several
-machines that share a folder, or whose checkpoint is in an object store, do not see each other's locks; Spark
-ends one of them (`checkpoint-shared`).
+its process, however that ends, and leaves no file that a copy of the checkpoint would contain. Queries on
+several machines that share a folder, or whose checkpoint is in an object store, do not see each other's
+locks; Spark ends one of them (`checkpoint-shared`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The configuration: a TOML file, overridden by flags of the same names.
 
 `Configuration` is every setting with its default, description and limits; flags, their help and the reference
-of settings are made of it. Its tables are structures of their own, in this file and, for `MetricsTls`, in
-`metrics_tls`. `configure` reads the file, then the flags, and names line and key of a mistake (see
-`mistake`).
+of settings are made of it. Its tables are structures of their own. `configure` reads the file, then the
+flags, and names line and key of a mistake (see `mistake`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from expectations.rules.base.rule import Level
 from streaming.log import Level as LogLevel
 from streaming.metrics.labels import LABEL_LIMIT
 from streaming.settings.address import HIGHEST_PORT
-from streaming.settings.metrics_tls import MetricsTls
 from streaming.settings.mistake import explain, read_toml
 from streaming.user_error import UserError
 
@@ -123,6 +121,17 @@ class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     client_id: str | None = None
     client: str | None = None
     broker: str | None = None
+
+
+class MetricsTls(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Files in PEM form. With `client_ca`, /metrics is for clients with a certificate of that authority.
+
+    /healthz and /readyz ask for none, since the probes of service managers have none.
+    """
+
+    certificate: str = ""
+    key: str = ""
+    client_ca: str = ""
 
 
 class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

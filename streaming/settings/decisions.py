@@ -15,6 +15,7 @@ import fnmatch
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,9 @@ from expectations.judging.finding import Finding, Suppressed
 from expectations.judging.terms import Terms, as_found
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES, read_choices, rules_read_as
-from streaming.settings.client_patterns import AddressPattern, matches, pseudonym, whole
 from streaming.settings.confidential import pseudonyms_of
 from streaming.settings.configuration import Configuration, Listener, Suppression
-from streaming.settings.owners import read_owners
+from streaming.settings.owners import bracketed, read_owners, whole
 from streaming.user_error import UserError, did_you_mean
 
 DECISIONS: Final = ("spec", "disable", "levels", "suppress", "listener", "owners")
@@ -111,7 +111,7 @@ class Decisions:
         ]
 
     def expired(self) -> list[str]:
-        """Return the warnings of expired suppressions, before any findings are known."""
+        """Return the warnings of expired suppressions, which need no findings."""
         return [use.warning for use in self.uses([]) if use.expired]
 
     def _covering(self, finding: Finding) -> Suppression | None:
@@ -177,7 +177,7 @@ class SuppressionMatch:
         try:
             if pseudonyms is not None:
                 client_id = client_id and pseudonyms.text(whole("client_id", client_id, "*?["))
-                client = client and pseudonym(whole("client", client, "/"), pseudonyms)
+                client = client and _pseudonym(whole("client", client, "/"), pseudonyms)
             self._client = None if client is None else AddressPattern(client)
             self._broker = None if broker is None else AddressPattern(broker)
         except ValueError as error:
@@ -189,8 +189,42 @@ class SuppressionMatch:
         given = self.suppression
         return (
             fnmatchcase(finding.rule, given.rule)
-            and matches(given.client_software_name, finding.client_software_name)
-            and matches(self._client_id, finding.client_id)
+            and _matches(given.client_software_name, finding.client_software_name)
+            and _matches(self._client_id, finding.client_id)
             and (self._client is None or self._client.covers(finding.client))
             and (self._broker is None or self._broker.covers(finding.broker))
         )
+
+
+class AddressPattern:
+    """A network in CIDR notation, or an address with or without a port. IPv6 may have brackets."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError if a network is not valid."""
+        self._text = text.replace("[", "").replace("]", "") if "]:" not in text else text
+        self._network = _network(text) if "/" in text else None
+
+    def covers(self, address: str) -> bool:
+        """Whether the pattern covers an address with a port, as findings have it."""
+        host = address.rpartition(":")[0].strip("[]")
+        if self._network is not None:
+            return ip_address(host) in self._network
+        return self._text in (address, host)
+
+
+def _pseudonym(client: str, pseudonyms: Pseudonyms) -> str:
+    """Replace an address with or without a port."""
+    is_bare = ":" not in client or (client.count(":") > 1 and "]:" not in client)
+    return pseudonyms.host(bracketed(client)) if is_bare else pseudonyms.address(client)
+
+
+def _matches(glob: str | None, text: str | None) -> bool:
+    """Whether a text matches a glob; None for a glob matches anything."""
+    return glob is None or (text is not None and fnmatchcase(text, glob))
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write a network such as 10.0.0.0/8") from None

@@ -78,7 +78,7 @@ _TRANSLATED: Final = frozenset(
     }
 )
 OF_SECURITY: Final = re.compile(r"(ssl|sasl|security|https|enable\.ssl|enable\.sasl)\.")
-"""How the names of settings begin that secure a connection."""
+"""The prefixes of settings that secure a connection."""
 _OWN_KINIT: Final = "sasl.kerberos.kinit.cmd"
 """The command by which librdkafka renews a ticket. Java renews it itself."""
 _DEFAULT_AUTHORITIES: Final = "probe"
@@ -115,9 +115,9 @@ def made(kind: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) -> 
 def admin_client(
     bootstrap: str, settings: Mapping[str, Setting], on_error: Callable[[KafkaError], None] | None = None
 ) -> AdminClient:
-    """Make a client that asks and administers Kafka; its errors are raised and not logged.
+    """Make a client that queries and administers Kafka. Its errors are raised and not logged.
 
-    `settings` is the table [kafka] of the configuration. `on_error` gets errors of the background. Raises
+    `settings` is the table [kafka] of the configuration. `on_error` gets errors from the background. Raises
     UserError for settings that are refused.
     """
     own = {"log_level": 0, **({"error_cb": on_error} if on_error else {})}

@@ -1,8 +1,8 @@
-"""Owners: whose a client is, by a TOML file, from what the client shows of itself.
+"""Owners of clients: a TOML file names them, by what clients show of themselves.
 
 The file is a list of tables `[[owner]]`, of which the first that matches decides. There may be ten thousand,
-so each is indexed by one of its keys: by its network, or by what stands before the first wildcard of a text.
-Only the few that can match are compared.
+so each is indexed by one of its keys: the network, or the part of a text before its first wildcard. Only the
+few that can match are compared.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import msgspec
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.terms import ClientNames
 from streaming.metrics.labels import LONGEST, RESERVED
-from streaming.settings.client_patterns import bracketed, whole
 from streaming.settings.mistake import read_toml
 from streaming.user_error import UserError
 
 _WILDCARD: Final = re.compile(r"[*?[]")
 _REMEMBERED: Final = 20_000
-"""Clients whose owner is remembered: an offence that goes on asks each time."""
+"""Clients whose owner is remembered: an offence that continues asks each time."""
 
 
 class Owner(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -73,11 +72,11 @@ class _Entry(NamedTuple):
 
 
 _Address = tuple[int, int]
-"""The bits that addresses of its kind have, and those of the address as a number."""
+"""The length of an address in bits, and the address as a number."""
 
 
 class _Network(NamedTuple):
-    """The beginning that addresses of a network share: all bits, those that differ, and the others."""
+    """A network: the length of its addresses in bits, how many bits differ, and the bits that all share."""
 
     bits: int
     differ: int
@@ -94,7 +93,7 @@ class _Network(NamedTuple):
 
 
 class Owners:
-    """Tells whose a client is. Travels to workers as bytes, which a worker unpacks once."""
+    """Finds the owner of a client. Sent to workers as bytes, which a worker unpacks once."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -126,7 +125,7 @@ class Owners:
         return hash(self._packed)
 
     def of(self, names: ClientNames) -> str | None:
-        """Return the owner of a client, None if it is nobody's."""
+        """Return the owner of a client, None if it has none."""
         return self._remembered(names)
 
     def _of(self, shown: ClientNames) -> str | None:
@@ -154,7 +153,7 @@ class Owners:
 
 @lru_cache(maxsize=2)
 def _unpacked(packed: bytes) -> Owners:
-    """Unpack owners. A worker gets the bytes with each task: those before and after a reload."""
+    """Unpack owners, which a worker gets with each task: at most those before and after a reload."""
     return Owners(packed)
 
 
@@ -168,7 +167,7 @@ def read_owners(path: Path, pseudonyms: Pseudonyms | None = None) -> Owners:
 
 
 def owners_of(entries: Iterable[Owner], pseudonyms: Pseudonyms | None = None) -> Owners:
-    """Return the owners of clients, which are known by pseudonyms if some are given.
+    """Return owners by entries; with `pseudonyms` clients are known by those.
 
     Raises ValueError for a pattern of several clients then: it cannot be compared with pseudonyms.
     """
@@ -202,7 +201,7 @@ def _matches(prefix: str, rest: str, text: str | None) -> bool:
 
 
 def _address(host: str) -> _Address | None:
-    """Return the address of a host, None of a pseudonym."""
+    """Return the address of a host, None for a pseudonym."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         packed = socket.inet_pton(family, host.strip("[]"))
@@ -215,3 +214,17 @@ def _lies_in(address: _Address | None, network: _Network | None) -> bool:
     if network is None or address is None:
         return network is None
     return address[0] == network.bits and address[1] >> network.differ == network.first
+
+
+def whole(key: str, pattern: str, signs: str) -> str:
+    """Return a pattern that covers one client. Raises ValueError for a pattern of several."""
+    if any(sign in pattern for sign in signs):
+        raise ValueError(
+            f'with identities = "keyed-hash" {key} must name one client in full, not {pattern!r}'
+        )
+    return pattern
+
+
+def bracketed(host: str) -> str:
+    """Return a host as addresses with a port have it: IPv6 in brackets."""
+    return f"[{host}]" if ":" in host and "[" not in host else host

@@ -19,7 +19,7 @@ from streaming.broker.topics import create_topics
 from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.metrics.exposition import MetricsPage
-from streaming.query.tick_times import LONGEST_INTERVAL
+from streaming.query.worker import LONGEST_INTERVAL
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.free_pages import free_pages
 from tests.e2e.probe import passes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streaming.broker.jars import jars, java
 from streaming.broker.ports import HOST
-from streaming.probe.requests import TOPIC
+from streaming.probe.client import TOPIC
 from tests.scenarios.stage import PASSWORD, USER
 
 PROGRAM = Path(__file__).parent / "java" / "NewClients.java"

@@ -27,8 +27,16 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.check.examination import Examination, examine
 from streaming.demo.front import Front
-from streaming.probe.client import InstanceClient, new_instance_id
-from streaming.probe.requests import JOIN, LEAVE, TOPIC, await_success, beat, find_coordinator
+from streaming.probe.client import (
+    JOIN,
+    LEAVE,
+    TOPIC,
+    InstanceClient,
+    await_success,
+    beat,
+    find_coordinator,
+    new_instance_id,
+)
 from streaming.record import relay
 from streaming.record.relay import Passage, Unchanged
 from streaming.record.rewriting import Address

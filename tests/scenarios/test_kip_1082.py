@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.probe.client import InstanceClient
-from streaming.probe.requests import HEARTBEATS, JOIN, LEAVE, beat, negotiate
+from streaming.probe.client import HEARTBEATS, JOIN, LEAVE, InstanceClient, beat, negotiate
 from tests.scenarios.stage import Stage, found
 from tests.scenarios.wrong_requests import send_without_reading
 

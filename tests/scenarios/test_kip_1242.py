@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming.probe.client import InstanceClient
-from streaming.probe.requests import find_coordinator, negotiate
+from streaming.probe.client import InstanceClient, find_coordinator, negotiate
 from tests.scenarios.stage import Stage, found
 
 pytestmark = pytest.mark.jvm

@@ -13,8 +13,7 @@ from expectations.conversation.identifier import identifier_text
 from expectations.identity.known_ranges import ENOUGH_CLOSES
 from streaming.broker.ports import HOST
 from streaming.demo.front import Front
-from streaming.probe.client import InstanceClient
-from streaming.probe.requests import GROUP, TOPIC, find_coordinator, negotiate
+from streaming.probe.client import GROUP, TOPIC, InstanceClient, find_coordinator, negotiate
 from tests.scenarios.lifted_client import LiftedClients
 from tests.scenarios.new_clients import run_new_clients
 from tests.scenarios.sasl import authenticate

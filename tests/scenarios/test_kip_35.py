@@ -9,8 +9,7 @@ import pytest
 
 from decoders.schema.registry import Api, default_schemas
 from streaming.check.examination import Examination
-from streaming.probe.client import InstanceClient
-from streaming.probe.requests import negotiate, send
+from streaming.probe.client import InstanceClient, negotiate, send
 from tests.mutations.bodies import filled
 from tests.scenarios.stage import Stage
 from tests.scenarios.wrong_requests import send_as_version

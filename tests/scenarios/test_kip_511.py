@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streaming.broker.ports import HOST
-from streaming.probe.requests import find_coordinator, negotiate
+from streaming.probe.client import find_coordinator, negotiate
 from tests.scenarios.sasl import authenticate
 from tests.scenarios.stage import Stage, found
 from tests.scenarios.wrong_requests import send_as_version

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from decoders.protocol import API_VERSIONS
 from expectations.rules.base.rule import Role
 from streaming.broker.ports import HOST
-from streaming.probe.requests import TOPIC, negotiate
+from streaming.probe.client import TOPIC, negotiate
 from tests.clients.releases import jars_of
 from tests.scenarios.new_clients import login, run_new_clients
 from tests.scenarios.new_clients import trusting as trusted

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from streaming.probe.client import ConnectionClosedError, InstanceClient
-from streaming.probe.requests import JOIN, heartbeat_of
+from streaming.probe.client import JOIN, ConnectionClosedError, InstanceClient, heartbeat_of
 
 
 def send_as_version(client: InstanceClient, api: str, written: int, claimed: int, **body: Any) -> None:

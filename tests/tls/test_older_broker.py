@@ -14,7 +14,7 @@ from decoders.tls import session
 from decoders.tls.handshake import TLS_1_3
 from decoders.tls.protection import Aead, CipherSuite, cipher_suite
 from streaming.check.examination import examine
-from streaming.probe.requests import TOPIC
+from streaming.probe.client import TOPIC
 from tests.clients.releases import jars_of
 from tests.scenarios.new_clients import run_new_clients, trusting
 from tests.streaming.broker.request_log import read_request_log

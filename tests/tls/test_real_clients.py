@@ -20,7 +20,7 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
 from streaming.check.examination import examine
 from streaming.commands.record import BOOTSTRAP_VARIABLE
-from streaming.probe.requests import TOPIC
+from streaming.probe.client import TOPIC
 from streaming.settings.kafka_client import Setting, librdkafka_settings
 from tests.decoders.wire.conversation import api_versions, metadata, prefixed, request
 from tests.scenarios.new_clients import run_new_clients, trusting

@@ -17,7 +17,7 @@ from decoders.tls.session import Receiver
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
 from streaming.demo.loopback import DemoTls, TlsEndpoint
-from streaming.probe.requests import TOPIC
+from streaming.probe.client import TOPIC
 from tests.decoders.wire.conversation import api_versions, prefixed
 from tests.scenarios.new_clients import run_new_clients, trusting
 from tests.streaming.broker.request_log import read_request_log

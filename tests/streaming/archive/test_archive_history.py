@@ -14,7 +14,7 @@ from expectations.judging.terms import Terms
 from expectations.report.history_page import PolicyHistory, PolicyWeek, history_page
 from expectations.report.versions import versions_view
 from streaming.archive.archive import CaptureArchive
-from streaming.archive.archive_history import MOST_WEEKS, archived_history
+from streaming.archive.archive_report import MOST_WEEKS, archived_history
 from streaming.audit.audit import policies_by_week, policies_of
 from streaming.check.examination import examine
 from streaming.commands.main import main

@@ -138,7 +138,7 @@ GREETS = """
 import os, time
 from decoders.schema.registry import default_schemas
 from streaming.probe.client import InstanceClient, new_instance_id
-from streaming.probe.requests import negotiate
+from streaming.probe.client import negotiate
 from streaming.settings.address import host_and_port
 address = host_and_port(os.environ["KIPWATCH_BOOTSTRAP"])
 with InstanceClient(default_schemas(), address, "greeter", new_instance_id()) as client:

@@ -21,8 +21,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from streaming.feeder import source
-from streaming.feeder.capture_stream import TruncatedCaptureError, follow_pipe
-from streaming.feeder.pipe import STANDARD_INPUT
+from streaming.feeder.capture_stream import STANDARD_INPUT, TruncatedCaptureError, follow_pipe
 from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import exchanges

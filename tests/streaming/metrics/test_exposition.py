@@ -18,7 +18,8 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from streaming.metrics import exposition as exposition_module
 from streaming.metrics.exposition import MOST_CONNECTIONS, Exposition, serve
-from streaming.settings.metrics_tls import MetricsTls, tls_context
+from streaming.settings.confidential import tls_context
+from streaming.settings.configuration import MetricsTls
 from streaming.user_error import UserError
 from tests.streaming.secure_broker import make_certificate
 

@@ -9,8 +9,7 @@ import pytest
 
 from decoders.codec.request import Request, read_request
 from decoders.schema.registry import default_schemas
-from streaming.probe.client import ConnectionClosedError, InstanceClient, read_frame
-from streaming.probe.requests import SOFTWARE
+from streaming.probe.client import SOFTWARE, ConnectionClosedError, InstanceClient, read_frame
 from tests.exchange import ID_A, ID_B
 
 SCHEMAS = default_schemas()

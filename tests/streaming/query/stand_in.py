@@ -17,7 +17,7 @@ from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms
 from streaming.judging.report import unpack_report
 from streaming.query.stages import BucketProcessor, IdentityProcessor, decode_stage
-from streaming.query.tick_times import TICK_INTERVAL
+from streaming.query.worker import TICK_INTERVAL
 
 NOW = 1_800_000_000_000
 BUCKETS = 4

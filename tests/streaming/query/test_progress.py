@@ -28,7 +28,7 @@ from streaming.query.progress import (
     Readiness,
     is_healthy,
 )
-from streaming.query.tick_times import LONGEST_INTERVAL
+from streaming.query.worker import LONGEST_INTERVAL
 
 TOPIC = "kipwatch.frames"
 PATIENCE = 60

@@ -35,7 +35,7 @@ from streaming.query.stages import (
     BucketProcessor,
     decode_stage,
 )
-from streaming.query.tick_times import TICK_INTERVAL
+from streaming.query.worker import TICK_INTERVAL
 from streaming.settings.configuration import Configuration, Suppression
 from streaming.settings.decisions import Decisions
 from streaming.settings.owners import Owner, owners_of

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.query.tick_times import LONGEST_INTERVAL, TICK_INTERVAL, first_tick, next_tick
+from streaming.query.worker import LONGEST_INTERVAL, TICK_INTERVAL, first_tick, next_tick
 from tests.examples import examples
 
 NOW = 1_790_000_000_000

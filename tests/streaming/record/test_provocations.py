@@ -16,9 +16,18 @@ from expectations.report.coverage import Coverage
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
-from streaming.probe.client import ConnectionClosedError, InstanceClient, new_instance_id
+from streaming.probe.client import (
+    GROUP,
+    JOIN,
+    LEAVE,
+    ConnectionClosedError,
+    InstanceClient,
+    beat,
+    negotiate,
+    new_instance_id,
+    send,
+)
 from streaming.probe.login import Login, authenticate
-from streaming.probe.requests import GROUP, JOIN, LEAVE, beat, negotiate, send
 from streaming.record import relay
 from streaming.record.provocations import ANOTHER_CLUSTER, PROVOCATIONS, Provocation
 from streaming.record.relay import Relays

@@ -15,9 +15,8 @@ from expectations.conversation.bodies import NO_NODE, ClusterDescription
 from expectations.judging.finding import Finding, Suppressed
 from expectations.rules.base.rule import Level
 from expectations.rules.catalogue import RULES
-from streaming.settings.client_patterns import AddressPattern
 from streaming.settings.configuration import Configuration, Listener, Suppression
-from streaming.settings.decisions import Decisions, SuppressionUse, take_over
+from streaming.settings.decisions import AddressPattern, Decisions, SuppressionUse, take_over
 from streaming.user_error import UserError
 from tests.streaming.captures import violating
 
