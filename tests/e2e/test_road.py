@@ -40,7 +40,7 @@ EVERYTHING = 1_000_000
 
 @dataclass
 class Played:
-    """The results of one run of the road."""
+    """The results of one run of the road. `shown` is what the demo has printed meanwhile."""
 
     findings: list[Finding]
     page: MetricsPage
@@ -49,6 +49,7 @@ class Played:
     logged: list[LoggedRequest]
     watched_port: int
     planted: dict[str, PlantedOffence]
+    shown: str
 
     @property
     def records(self) -> list[Record]:
@@ -60,7 +61,8 @@ class Played:
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     """Play the demo's clients on a road and wait until everything is judged."""
     configuration = on_free_pages()
-    screen, captured, encrypt = Screen(Console()), request.param != "relay", request.param == "tls"
+    console = Console(record=True, width=1_000)
+    screen, captured, encrypt = Screen(console), request.param != "relay", request.param == "tls"
     with Road(tmp_path_factory.mktemp("road"), captured, configuration, screen.say, encrypt=encrypt) as road:
         demo = Demo(road, configuration, screen, captured)
         try:
@@ -75,6 +77,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
                 logged=list(read_request_log(road.broker.request_log)),
                 watched_port=int(road.watched.rpartition(":")[2]),
                 planted=demo.played,
+                shown=console.export_text(),
             )
         finally:
             demo.close()
@@ -93,6 +96,10 @@ def test_evidence_names_the_place_of_its_frame_in_the_topic(played: Played) -> N
 def test_all_that_was_planted_is_found(played: Played) -> None:
     missed = [planted.name for planted, found in offences_found(played.findings, played.planted) if not found]
     assert missed == []
+
+
+def test_each_finding_is_shown_as_it_comes(played: Played) -> None:
+    assert [finding.rule for finding in played.findings if finding.rule not in played.shown] == []
 
 
 def test_nothing_else_violates(played: Played) -> None:
