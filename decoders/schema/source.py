@@ -120,6 +120,8 @@ def is_overlay(folder: Path, files: Collection[str]) -> bool:
 
 def message_files(folder: Path) -> dict[str, bytes]:
     """Return the message files of a folder by name. Raises SchemaError."""
+    if not folder.is_dir():
+        raise SchemaError(str(folder), "", "is no folder of message files")
     try:
         paths = sorted(path for path in folder.glob("*.json") if path.name != FILE)
         return {path.name: path.read_bytes() for path in paths}

@@ -65,6 +65,7 @@ def test_a_draft_with_a_fault_is_named_at_its_line(kipwatch: Kipwatch) -> None:
 def test_what_is_no_draft_is_refused_in_one_line(kipwatch: Kipwatch, tmp_path: Path) -> None:
     for command in (["schemas", "lint"], ["draft"]):
         assert "holds neither message files" in kipwatch(*command, tmp_path).error_line
+        assert "is no folder" in kipwatch(*command, tmp_path / "absent").error_line
 
 
 def test_a_draft_may_take_away_what_rules_read(kipwatch: Kipwatch, tmp_path: Path) -> None:
