@@ -42,6 +42,8 @@ KEY_LOG_WORKED_WITHIN = "1d"
 """A key log with secrets within this time is expected to have those of new connections."""
 WITHOUT_KEYS = "5m"
 """How long no new connection may be read: a restart of a broker and its clients takes minutes."""
+WATCH_AWAY = 900
+"""Seconds without a word of Kubernetes' API, which says something each minute. A restart takes a few."""
 VALIDATED_WITHIN = "1h"
 """How far back a sample that did not meet an expectation counts. The next one may meet it by chance."""
 GROWING_LAG = 10_000

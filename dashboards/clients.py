@@ -11,7 +11,6 @@ from grafana_foundation_sdk.builders import dashboard as builder
 from dashboards import fleet_queries, layout, links, panels, queries, tables
 from dashboards.panels import AMBER, GREEN, RED
 from dashboards.tables import API, API_VERSION, CLIENT, RULE, VERSION
-from expectations.report.upgrade import UpgradeFate
 from expectations.rules.base.rule import Level
 
 NONE_FOUND = "no client offends; see Conformance for how much was checked"
@@ -59,6 +58,7 @@ def _nameless() -> panels.Panel:
         unit=panels.SHARE,
         steps=[(0, GREEN), (0.1, AMBER), (0.5, RED)],
         span=6,
+        empty=NOBODY,
     )
 
 
@@ -187,7 +187,7 @@ def _its_offences() -> panels.Panel:
     return panels.levels_panel(
         "How often rules were broken on its connections over the range, by client or broker: a violation is "
         "against what a KIP demands.",
-        fleet_queries.offences_by("level"),
+        fleet_queries.OFFENCES_BY_LEVEL,
         span=5,
     )
 
@@ -199,16 +199,18 @@ def _its_header() -> panels.Panel:
         {"share": fleet_queries.HEADER_3_SHARE},
         unit=panels.SHARE,
         span=6,
+        empty="no request",
     )
 
 
 def _its_ids() -> panels.Panel:
     return panels.stat_panel(
         "Requests that name the broker",
-        "The share of its ApiVersions requests of version 5 or later that give cluster and node (KIP-1242).",
+        "The share of its ApiVersions requests of version 5 or later that give cluster or node (KIP-1242).",
         {"share": fleet_queries.IDS_SHARE},
         unit=panels.SHARE,
         span=6,
+        empty="no such request",
     )
 
 
@@ -236,8 +238,9 @@ def _its_findings() -> panels.Panel:
 def _its_requests() -> panels.Panel:
     return tables.table_panel(
         "Requests by API version",
-        "What it sent over the range, and what the release of the loaded schemas does with that version.",
-        {"Requests": fleet_queries.fated_by(*fleet_queries.VERSION, "fate", fates=tuple(UpgradeFate))},
+        "What it sent over the range, and what the release of the loaded schemas does with that version. "
+        "Newer is one above those that it has: a client that negotiates sends a lower one instead.",
+        {"Requests": fleet_queries.fated_by(*fleet_queries.VERSION, "fate")},
         [API, API_VERSION, tables.FATE, tables.count("Requests")],
         empty=NO_REQUEST,
         sort=["Requests"],

@@ -172,10 +172,7 @@ def _alerts(addresses: Addresses, alerts: Sequence[Alert]) -> panels.Panel:
             tables.TableColumn("Firing", "Firing", 65, unit=panels.COUNT),
             tables.TableColumn("rule", "Rule", tables.RULE_WIDTH, grows=False),
             *what_to_do,
-            tables.TableColumn("client_software_name", "Client", 36),
-            tables.TableColumn("owner", "Owner", 36),
-            tables.TableColumn("cluster", "Cluster", 36),
-            tables.TableColumn("instance", "Instance", 36),
+            tables.TableColumn(queries.WHO, "Who and where", 144),
             tables.SUBJECT,
         ],
         height=ALERTS_HEIGHT,
@@ -252,10 +249,12 @@ def undecodable_share() -> panels.Panel:
     """Return the panel on frames that cannot be decoded."""
     return panels.stat_panel(
         "Undecodable frames",
-        "The share of complete frames that no known schema could read, over 15 minutes. They are not judged.",
+        "The share of complete frames that no known schema could read, over 15 minutes, apart from versions "
+        "that the release has removed. They are not judged.",
         {"undecodable share": queries.UNDECODABLE_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (UNDECODABLE_SHARE / 10, AMBER), (UNDECODABLE_SHARE, RED)],
+        source=queries.SEEING,
         span=4,
         empty="kipwatch is not scraped",
     )

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from dashboards.promql import findings, grown, one_of, select, share, stepped, total
+from collections.abc import Sequence
+
+from dashboards.promql import findings, grown, one_of, part, select, stepped, total
 from dashboards.queries import (
     CLUSTER,
     INTERVAL,
     JOB,
     MOST_OPEN_BY_SOFTWARE,
     RANGE,
+    RANKS,
     RATE,
+    SEEING,
     SOFTWARE,
     WHOSE,
+    open_now,
     or_zero,
 )
 from decoders.protocol import HEARTBEAT_APIS
-from expectations.report.upgrade import UpgradeFate
+from expectations.report.upgrade import NEWER, UpgradeFate
 from streaming.metrics import definitions as metrics
 from streaming.metrics.labels import FORMER
 
 NAME = "client_software_name"
 VERSION = ("api", "version")
+FATES = (*UpgradeFate, NEWER)
 GHOST = "kip1082/member-ghost"
 REBOOTSTRAP_REPEATED = "kip1242/rebootstrap-with-ids"
 CLASSIC_HEARTBEAT = "Heartbeat"
@@ -55,17 +61,17 @@ def known_as(expression: str, *matchers: str) -> str:
     return f"{expression} * on ({key}) group_left (fate, header) topk by ({key}) (1, {known})"
 
 
-def fated(*fates: UpgradeFate) -> str:
+def fated(*fates: str) -> str:
     """Requests over the range of API versions with these fates."""
     return known_as(total(grown(requests(), RANGE), *_SOURCE, *VERSION, NAME), one_of("fate", fates))
 
 
-def fated_by(*by: str, fates: tuple[UpgradeFate, ...]) -> str:
+def fated_by(*by: str, fates: Sequence[str] = FATES) -> str:
     """Requests over the range of API versions with these fates, by some labels, without zeros."""
     return f"round({total(fated(*fates), *by)}) > 0"
 
 
-def fated_rate(*by: str, fates: tuple[UpgradeFate, ...]) -> str:
+def fated_rate(*by: str, fates: Sequence[str] = FATES) -> str:
     """Requests a second of API versions with these fates, by some labels."""
     return total(known_as(sent_rate(*_SOURCE, *VERSION, NAME, of=requests()), one_of("fate", fates)), *by)
 
@@ -78,7 +84,7 @@ SENT = total(grown(requests(), RANGE))
 _IN_HEADER_3 = 'header="3"'
 _HEADER_3 = known_as(total(grown(requests(), RANGE), *_SOURCE, *VERSION), _IN_HEADER_3)
 _HEADER_3_RATE = known_as(sent_rate(*_SOURCE, *VERSION, NAME, of=requests()), _IN_HEADER_3)
-HEADER_3_SHARE = or_zero(share(total(_HEADER_3), SENT))
+HEADER_3_SHARE = part(total(_HEADER_3), SENT)
 HEADER_3_TREND = f"{total(_HEADER_3_RATE, NAME)} / ({sent_rate(NAME, of=requests())} > 0)"
 
 
@@ -86,7 +92,7 @@ def _ids(*matchers: str) -> str:
     return total(grown(select(metrics.BROKER_IDS, JOB, SOFTWARE, _COUNTED, *matchers), RANGE))
 
 
-IDS_SHARE = or_zero(share(_ids('ids="given"'), _ids()))
+IDS_SHARE = part(_ids('ids="given"'), _ids())
 """The share of ApiVersions requests, of version 5 or later, that name the intended broker."""
 
 _HEARTBEATS = requests(one_of("api", (CLASSIC_HEARTBEAT, *GROUP_HEARTBEATS)))
@@ -103,8 +109,8 @@ HEARTBEATS_BY_PROTOCOL = _by_protocol(sent_rate("api", of=_HEARTBEATS))
 HEARTBEATS_BY_CLIENT = _by_protocol(sent(NAME, *VERSION, of=_HEARTBEATS))
 CLASSIC_BY_CLIENT = sent_rate(NAME, of=_CLASSIC)
 CLASSIC_CLIENTS = or_zero(f"count({sent(NAME, of=_CLASSIC)})")
-NEW_PROTOCOL_SHARE = or_zero(
-    share(total(grown(requests(one_of("api", GROUP_HEARTBEATS)), RANGE)), total(grown(_HEARTBEATS, RANGE)))
+NEW_PROTOCOL_SHARE = part(
+    total(grown(requests(one_of("api", GROUP_HEARTBEATS)), RANGE)), total(grown(_HEARTBEATS, RANGE))
 )
 
 _BROKERS = select(metrics.BROKERS, JOB, CLUSTER)
@@ -142,10 +148,14 @@ def offences_by(*by: str, of: str = ".+") -> str:
     return f"round({total(chosen, *by)}) > 0"
 
 
+OFFENCES_BY_LEVEL = " or ".join(
+    f"round({total(_offences(one_of('level', [name])), 'level')}) > 0" for name in RANKS
+)
+"""Gravest first, as on the Rule dashboard."""
 GHOSTS = or_zero(f"round({total(_offences(one_of('rule', [GHOST])))})")
 _REBOOTSTRAPS = select(metrics.RULE_CHECKS, JOB, one_of("rule", [REBOOTSTRAP_REPEATED]))
 REBOOTSTRAPS = f"round({total(grown(_REBOOTSTRAPS, RANGE), 'verdict')})"
 """How often the next connection after a rebootstrap gave up the IDs (conforms), or showed them again."""
 VERSIONS_SEEN = or_zero(f"count({MOST_OPEN_BY_SOFTWARE})")
 RELEASES = f"group by (kafka) ({select(metrics.BUILD_INFO, JOB)})"
-OPEN = or_zero(total(select(metrics.CONNECTIONS, JOB, SOFTWARE)))
+OPEN = f"{open_now()} or 0 * {SEEING.delivers}"

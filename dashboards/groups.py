@@ -34,6 +34,7 @@ def _share() -> panels.Panel:
         {"share": fleet_queries.NEW_PROTOCOL_SHARE},
         unit=panels.SHARE,
         span=8,
+        empty="no heartbeat",
     )
 
 

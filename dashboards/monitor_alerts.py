@@ -23,6 +23,7 @@ from dashboards.alert import (
     TRAFFIC_WINDOW,
     UNDECODABLE_SHARE,
     VALIDATED_WITHIN,
+    WATCH_AWAY,
     WITHOUT_KEYS,
     WITHOUT_TRAFFIC,
     Alert,
@@ -79,6 +80,7 @@ def work_alerts(addresses: Addresses) -> list[Alert]:
         _lag_growing(addresses),
         *_delay_budget(addresses),
         _label_overflow(addresses),
+        _kubernetes_away(addresses),
         _expectation_not_met(addresses),
     ]
 
@@ -121,12 +123,13 @@ def _stalled(addresses: Addresses) -> Alert:
 
 def _first_batch_missing(addresses: Addresses) -> Alert:
     latest = metrics.LAST_BATCH_TIMESTAMP.name
-    seen = f"max by (job) (present_over_time({latest}[{FIRST_BATCH}] offset {BEGUN_WITHIN}))"
+    # What was seen of it then is 0, too: an application that ended before this start had finished batches.
+    begun = f"max by (job) (min_over_time({latest}[{FIRST_BATCH}] offset {BEGUN_WITHIN})) == 0"
     return Alert(
         "KipwatchFirstBatchMissing",
         Watches.KIPWATCH,
         Severity.CRITICAL,
-        f"max by (job) (max_over_time({latest}[{FIRST_BATCH}])) == 0 and {seen}",
+        f"max by (job) (max_over_time({latest}[{FIRST_BATCH}])) == 0 and {begun}",
         summary="kipwatch was started and judges nothing yet: no violation would be seen.",
         description=(
             f"The application started more than {BEGUN_WITHIN} ago and has not finished its first batch. "
@@ -362,6 +365,22 @@ def _label_overflow(addresses: Addresses) -> Alert:
         dashboard=addresses.dashboard(PIPELINE, "job"),
         wait="15m",
         keep=KEEP_FIRING,
+    )
+
+
+def _kubernetes_away(addresses: Addresses) -> Alert:
+    return Alert(
+        "KipwatchKubernetesAway",
+        Watches.KIPWATCH,
+        Severity.WARNING,
+        f"max by (job, instance) ({metrics.KUBERNETES_WATCH_AGE.name}) > {WATCH_AWAY}",
+        summary="A feeder no longer hears which pod has which address: owners of clients may be wrong.",
+        description=(
+            "Kubernetes' API told the feeder at {{ $labels.instance }} nothing for "
+            "{{ $value | humanizeDuration }}. Clients get the names of pods that had their addresses then."
+        ),
+        runbook=addresses.section("kipwatchkubernetesaway"),
+        dashboard=addresses.dashboard(PIPELINE, "job"),
     )
 
 

@@ -28,8 +28,8 @@ from grafana_foundation_sdk.models.common import (
 )
 
 from dashboards import recordings
-from dashboards.queries import JUDGING, RANKS, SEEING, STEP, Source
-from expectations.report.upgrade import UpgradeFate
+from dashboards.queries import RANKS, SEEING, SEEN, STEP, Source
+from expectations.report.upgrade import NEWER, UpgradeFate
 from expectations.rules.base.rule import Verdict
 from expectations.rules.catalogue import RULES
 
@@ -84,7 +84,12 @@ LEVELS = dict(zip(RANKS, (RED, AMBER, BLUE, GREY), strict=True))
 """The colours of the levels of findings."""
 VERDICT_COLOURS = {Verdict.CONFORMS: GREEN, Verdict.VIOLATES: RED, Verdict.UNDECIDED: PURPLE}
 """The colours of verdicts."""
-FATE_COLOURS = {UpgradeFate.KEPT: GREEN, UpgradeFate.DEPRECATED: AMBER, UpgradeFate.REMOVED: RED}
+FATE_COLOURS = {
+    str(UpgradeFate.KEPT): GREEN,
+    str(UpgradeFate.DEPRECATED): AMBER,
+    str(UpgradeFate.REMOVED): RED,
+    NEWER: BLUE,
+}
 """The colours of what a release does with an API version."""
 
 
@@ -95,7 +100,7 @@ def stat_panel(
     *,
     unit: str = COUNT,
     steps: Steps | None = None,
-    source: Source | None = JUDGING,
+    source: Source | None = SEEN,
     span: int,
     empty: str = "",
 ) -> stat.Panel:

@@ -87,6 +87,7 @@ def _lag() -> panels.Panel:
         "its blocks. A busy cluster always has some; an alert fires if they become more and more.",
         {"lag": queries.LAG},
         steps=[(0, GREEN), (MANY_WAITING, AMBER)],
+        source=queries.JUDGING,
         span=6,
         empty="not known: no batch yet, or Kafka does not answer",
     )
@@ -203,6 +204,7 @@ def _clears() -> panels.Panel:
         "How often a worker forgot what its automaton had learnt because it was full, over the range.",
         {"times": queries.AUTOMATON_CLEARS},
         steps=[(0, GREEN), (100, AMBER)],
+        source=queries.JUDGING,
         span=4,
         empty=NOT_SCRAPED,
     )
@@ -230,6 +232,7 @@ def _refused() -> panels.Panel:
         "log says why.",
         {"findings": queries.FINDINGS_REFUSED, "rule packs": queries.PACKS_REFUSED},
         steps=[(0, GREEN), (1, RED)],
+        source=queries.JUDGING,
         span=4,
         empty=NOT_SCRAPED,
     )
@@ -241,6 +244,7 @@ def _not_met() -> panels.Panel:
         "Expectations on kipwatch's own data that the latest sample did not meet. The table names them.",
         {"not met": queries.EXPECTATIONS_NOT_MET},
         steps=[(0, GREEN), (1, RED)],
+        source=queries.JUDGING,
         span=4,
         empty=NOT_VALIDATED,
     )
@@ -267,6 +271,7 @@ def _validation_share() -> panels.Panel:
         {"share": queries.VALIDATION_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (SHARE, AMBER)],
+        source=queries.JUDGING,
         span=4,
         empty=NOT_VALIDATED,
     )

@@ -100,6 +100,11 @@ def quantile(fraction: float, buckets: str, window: str) -> str:
     return f"histogram_quantile({fraction}, sum by (le) (rate({buckets}[{window}])))"
 
 
-def share(part: str, whole: str) -> str:
+def share(some: str, whole: str) -> str:
     """One sum as a share of another; empty where the whole is 0."""
-    return f"{part} / ({whole} > 0)"
+    return f"{some} / ({whole} > 0)"
+
+
+def part(some: str, whole: str) -> str:
+    """The share of what may have no series: 0 without one, and empty where the whole is 0."""
+    return share(f"({some} or 0 * {whole})", whole)

@@ -24,6 +24,7 @@ from dashboards.promql import (
     level,
     none_of,
     one_of,
+    part,
     quantile,
     role,
     seconds_of,
@@ -120,13 +121,22 @@ _CAPTURED = select(metrics.CAPTURE_PACKETS, JOB)
 _SCRAPED = f"max_over_time(timestamp({_CAPTURED})[1d:{STEP}])"
 CAPTURING = Source(f"count({_CAPTURED})", f"{MILLISECONDS} * max({_SCRAPED}) unless on () count({_CAPTURED})")
 """The feeders, which deliver while one of them is scraped."""
-_SEES = f"({_JUDGES} and on () {total(grown(select(metrics.FRAMES, JOB), NOW))} > 0)"
 _SEEN = select(f"{metrics.DETECTION_DELAY.name}_count", JOB)
 _GREW = f"timestamp(increase({_SEEN}[2m]) > 0)"
 _LATEST_SEEN = f"max(max_over_time({_GREW}[1d:{STEP}])) - {seconds_of(STEP)}"
 """To the minute: growth is seen for up to two minutes after it."""
-SEEING = Source(_SEES, f"{MILLISECONDS} * ({_LATEST_SEEN} or {_LATEST_BATCH}) unless on () {_SEES}")
-"""The query while frames come: without a feeder its batches are empty, and tell nothing of now."""
+
+
+def _seeing(window: str) -> Source:
+    """The query while frames came within a window: without a feeder its batches are empty."""
+    sees = f"({_JUDGES} and on () {total(grown(select(metrics.FRAMES, JOB), window))} > 0)"
+    # To the minute it may come out after the latest batch, which nothing was seen after.
+    latest = f"clamp_max({_LATEST_SEEN}, scalar({_LATEST_BATCH})) or {_LATEST_BATCH}"
+    return Source(sees, f"{MILLISECONDS} * ({latest}) unless on () {sees}")
+
+
+SEEING, SEEN = _seeing(NOW), _seeing(RANGE)
+"""Of what holds now, and of what was counted over the range: a zero of no frame is no good news."""
 SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
 
 CHECKS = f"round({total(checks())})"
@@ -179,8 +189,21 @@ def restarts(counter: Metric) -> str:
 RANGES_CHANGED = f"{total(stepped(select(metrics.RANGES_CHANGES, JOB), STEP), 'listener')} > 0"
 _SINCE = select("ALERTS_FOR_STATE", 'job=~"$job|"')
 _FIRING = firing(list(Watches))
-FIRING = with_subject(f"count by ({', '.join(ALERT_LABELS)}) ({_FIRING})")
-"""How many alerts are alike, and their subject. A table joins queries by the labels that all have."""
+WHO = "who"
+"""The label of an alert's row that says whose it is, and where, such as "sarama of payments in prod"."""
+
+
+def _with_who(expression: str) -> str:
+    """Add to each alert who and where it is, of what is known: a column of each would cut all of them."""
+    told = f'label_join({expression}, "{WHO}", "", "client_software_name")'
+    for word, label in (("of", "owner"), ("in", "cluster"), ("at", "instance")):
+        told = f'label_join({told}, "{WHO}", " {word} ", "{WHO}", "{label}")'
+        told = f'label_replace({told}, "{WHO}", "$1", "{WHO}", "(.*) {word} (?:{UNKNOWN})?")'
+    return f'label_replace({told}, "{WHO}", "$1", "{WHO}", " (.+)")'
+
+
+FIRING = _with_who(with_subject(f"count by ({', '.join(ALERT_LABELS)}) ({_FIRING})"))
+"""How many alerts are alike, their subject, and who. A table joins queries by the labels that all have."""
 FIRING_SEVERITY = " or ".join(
     f"{rank} * group by ({', '.join(ALERT_LABELS)}) ({firing(list(Watches), one_of('severity', [name]))})"
     for rank, name in SEVERITIES.items()
@@ -189,8 +212,13 @@ FIRING_SINCE = (
     f"{MILLISECONDS} * min by ({', '.join(ALERT_LABELS)}) ({_SINCE} and ignoring (alertstate) {_FIRING})"
 )
 
-OPEN_BY_SOFTWARE = total(select(metrics.CONNECTIONS, JOB, SOFTWARE), *BY_SOFTWARE)
-OPEN_BY_LISTENER = total(select(metrics.CONNECTIONS, JOB, SOFTWARE), "listener")
+
+def open_now(*by: str) -> str:
+    """Connections that are open at each step, while frames come: a feeder that was killed ends none."""
+    return f"{total(select(metrics.CONNECTIONS, JOB, SOFTWARE), *by)} and on () {SEEING.delivers}"
+
+
+OPEN_BY_SOFTWARE, OPEN_BY_LISTENER = open_now(*BY_SOFTWARE), open_now("listener")
 
 
 def most_open(*matchers: str) -> str:
@@ -199,9 +227,7 @@ def most_open(*matchers: str) -> str:
 
 
 MOST_OPEN_BY_SOFTWARE = total(most_open(SOFTWARE), *BY_SOFTWARE)
-NAMELESS_SHARE = or_zero(
-    share(total(most_open(one_of("client_software_name", [UNKNOWN]))), total(most_open()))
-)
+NAMELESS_SHARE = part(total(most_open(one_of("client_software_name", [UNKNOWN]))), total(most_open()))
 
 
 LAG = total(f"{select(metrics.TOPIC_LAG, JOB)} >= 0")
@@ -331,6 +357,10 @@ def last_seen_by(*by: str) -> str:
     return f"{MILLISECONDS} * {last} and {offences_by(*by)}"
 
 
+OFFENCES_BY_LEVEL = " or ".join(
+    f"round({total(offences(one_of('level', [name])), 'level')}) > 0" for name in RANKS
+)
+"""Gravest first: Prometheus answers in the order in which they are joined."""
 RULES_VIOLATED_NOW = or_zero(f"count({violated('rule')})")
 VIOLATED_NOW = f"topk({FEW}, round({violated('rule', 'client_software_name')}))"
 VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")

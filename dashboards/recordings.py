@@ -101,10 +101,7 @@ def _exercised() -> str:
 
 def _undecodable() -> str:
     undecodable = select(metrics.UNDECODABLE_FRAMES, none_of("reason", [REMOVED_VERSION]))
-    return share(
-        total(f"rate({undecodable}[15m])", "job"),
-        total(f"rate({metrics.FRAMES.name}[15m])", "job"),
-    )
+    return share(total(grown(undecodable, "15m"), "job"), total(grown(metrics.FRAMES.name, "15m"), "job"))
 
 
 _MISSED = ["lost", f"skipped-{SkipReason.GIVEN_UP}"]

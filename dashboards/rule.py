@@ -51,7 +51,7 @@ def _offences() -> panels.Panel:
 def _levels() -> panels.Panel:
     return panels.levels_panel(
         "The same offences by the level of each judgement: a violation is against what the KIP demands.",
-        queries.offences_by("level"),
+        queries.OFFENCES_BY_LEVEL,
         span=6,
     )
 

@@ -31,7 +31,7 @@ Properties = list[model.DynamicConfigValue]
 class TableColumn:
     """A column. `source` is a label or the name of a query; `empty` is shown where a row has no value.
 
-    Texts that may grow share the width that other columns leave, and are cut: names can be longer than any.
+    Texts that may grow share the width that others leave, and are wrapped where a name is longer.
     """
 
     source: str
@@ -52,6 +52,8 @@ class TableColumn:
             said["custom.hidden"] = True
         if self.leads:
             said["links"] = [{"title": f"This {self.header.lower()}", "url": self.leads}]
+        if self.unit == TEXT and self.grows:
+            said["custom.cellOptions"] = {"type": "auto", "wrapText": True}
         if self.states:
             said["mappings"] = [panels.mapping(self.states)]
             said["custom.cellOptions"] = {"type": "color-text"}
@@ -69,7 +71,7 @@ _RANKED = {rank: (name, panels.LEVELS[name]) for name, rank in RANKS.items()}
 LEVEL = TableColumn("Level", "Level", 90, states=_RANKED, unit="none")
 API = TableColumn("api", "API", 250)
 API_VERSION = TableColumn("version", "Version", 80)
-_FATES = {str(fate): (str(fate), colour) for fate, colour in panels.FATE_COLOURS.items()}
+_FATES = {fate: (fate, colour) for fate, colour in panels.FATE_COLOURS.items()}
 FATE = TableColumn("fate", "At the release", 120, states=_FATES)
 PROTOCOL = TableColumn("protocol", "Protocol", 100)
 _LEVELS = {name: (name, colour) for name, colour in panels.LEVELS.items()}

@@ -110,22 +110,24 @@ def _trend() -> panels.Panel:
 def _fates() -> panels.Panel:
     graph = panels.graph_panel(
         "Requests by fate",
-        "All requests by what the release does with their version: it keeps, deprecates or has removed it.",
-        {"{{fate}}": fleet_queries.fated_rate("fate", fates=tuple(UpgradeFate))},
+        "All requests by what the release does with their version: it keeps, deprecates or has removed it. "
+        "Newer is one above those that it has: a client that negotiates sends a lower one instead.",
+        {"{{fate}}": fleet_queries.fated_rate("fate")},
         unit=panels.REQUESTS_PER_SECOND,
         span=12,
         empty="no request was read in the range",
     )
     for fate, colour in panels.FATE_COLOURS.items():
-        graph.override_by_name(str(fate), panels.fixed(colour))
+        graph.override_by_name(fate, panels.fixed(colour))
     return graph
 
 
 def _versions() -> panels.Panel:
     return tables.table_panel(
         "Requests by software and version",
-        "Every API version that each client software sent over the range, and its fate in the release.",
-        {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate", fates=tuple(UpgradeFate))},
+        "Every API version that each client software sent over the range, and its fate in the release. APIs "
+        "that the schemas lack are left out.",
+        {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate")},
         [CLIENT, API, API_VERSION, tables.FATE, tables.count("Requests")],
         empty="no request was read in the range",
         sort=["Requests"],

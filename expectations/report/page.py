@@ -242,6 +242,7 @@ def _finding(finding: Finding, anchors: Anchors) -> str:
     entries = (
         ("connection", f"{finding.client} to {finding.listener}"),
         ("principal", finding.principal or ""),
+        ("runs in", finding.workload or finding.node or ""),
         ("owner", finding.owner or ""),
         ("expected", finding.expected),
         ("observed", finding.observed),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -30,6 +30,10 @@ class UpgradeFate(StrEnum):
     REMOVED = "removed"
     DEPRECATED = "deprecated"
     KEPT = "kept"
+
+
+NEWER: Final = "newer"
+"""What metrics call a version above those of the release: its clients likely know lower ones, too."""
 
 
 class UpgradeRow(msgspec.Struct, frozen=True):

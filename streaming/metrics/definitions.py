@@ -77,7 +77,7 @@ API_VERSIONS = Metric(
     "kipwatch_api_version_info",
     MetricType.GAUGE,
     "Always 1, for each API version among the requests: its `fate` in the release of the loaded schemas "
-    "(kept, deprecated or removed), and the version of its request header.",
+    "(kept, deprecated, removed, or newer than those that it has), and the version of its request header.",
     ("api", "version", "fate", "header"),
 )
 BROKER_IDS = Metric(

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from decoders.protocol import API_VERSIONS, NAMES_BROKER_FROM
 from decoders.schema.registry import Schemas
-from expectations.report.upgrade import fate_of
+from expectations.report.upgrade import NEWER, UpgradeFate, fate_of
 from streaming.judging.changes import BrokerShown
 from streaming.judging.report import Requests
 from streaming.metrics import definitions as metrics
@@ -116,9 +116,12 @@ class RequestMetrics:
         is_full = len(self._shown) >= VERSIONS_PER_LABEL * self._limit
         if api is not None and version not in self._shown and not is_full:
             self._shown.add(version)
-            fate = fate_of(sent.api_key, sent.api_version, self._schemas)
+            released = api.release_versions
+            fate: str = fate_of(sent.api_key, sent.api_version, self._schemas)
+            if fate == UpgradeFate.REMOVED and released and sent.api_version > released.highest:
+                fate = NEWER
             header = api.request_header_version(sent.api_version)
-            self._versions.labels(*version, str(fate), str(header)).set(1)
+            self._versions.labels(*version, fate, str(header)).set(1)
 
 
 class Offers:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dashboards.links import BROKERS, CLIENT, GROUPS, UPGRADE
-from dashboards.panels import SILENCE
-from tests.dashboards.dashboard_files import PANELS, filled
+from dashboards.links import BROKERS, CLIENT, GROUPS, RULE, UPGRADE
+from dashboards.panels import LEVELS, SILENCE
+from tests.dashboards.dashboard_files import PANELS, filled, queries
 from tests.dashboards.stored_series import Stored, Values, panel, stored
 
 HOUR = 3600
@@ -76,6 +76,7 @@ FLEET: dict[str, Values] = {
     requests("Fetch", "2", "(former)"): steadily(999),
     requests("Fetch", "16", "java"): steadily(120),
     requests("Metadata", "14", "java"): steadily(60),
+    requests("Metadata", "99", "next"): steadily(10),
     requests("ListGroups", "0", "java"): steadily(20),
     requests("Heartbeat", "4", "java"): steadily(30),
     requests("ConsumerGroupHeartbeat", "1", "java"): steadily(90),
@@ -83,6 +84,7 @@ FLEET: dict[str, Values] = {
     known("Fetch", "16", "kept"): always(1),
     known("Metadata", "14", "kept", "3"): always(1),
     known("ListGroups", "0", "deprecated"): always(1),
+    known("Metadata", "99", "newer"): always(1),
     known("Heartbeat", "4", "kept"): always(1),
     known("ConsumerGroupHeartbeat", "1", "kept"): always(1),
     series("kipwatch_broker_ids_total", client_software_name="java", ids="given"): steadily(3),
@@ -100,6 +102,9 @@ FLEET: dict[str, Values] = {
     series("kipwatch_advertised_ranges_changes_total", listener="L"): lambda before: 1 if before < 600 else 0,
     found("kip1082/member-ghost", "information", "java"): steadily(2),
     found("kip1242/misrouted", "information", "java"): steadily(5),
+    found("kip35/range-inverted", "improvement", "java"): steadily(9),
+    found("kip35/range-inverted", "violation", "java"): steadily(1),
+    found("kip35/range-inverted", "suppressed", "java"): steadily(7),
     checks(REBOOTSTRAP, "conforms"): steadily(4),
     checks(REBOOTSTRAP, "violates"): steadily(1),
     checks(REBOOTSTRAP, "undecided"): always(0),
@@ -136,7 +141,7 @@ def test_what_would_break_is_named_by_software_and_version(fleet: Stored) -> Non
     (row,) = fleet.rows(UPGRADE, "Who should move on")
     assert (row["Client"], row["API"], row["Version"]) == ("java", "ListGroups", "0")
     shown = fleet.rows(UPGRADE, "Requests by software and version")
-    assert {row["At the release"] for row in shown} == {"kept", "deprecated", "removed"}
+    assert {row["At the release"] for row in shown} == {"kept", "deprecated", "removed", "newer"}
 
 
 def test_groups_are_told_apart_by_protocol(fleet: Stored) -> None:
@@ -174,10 +179,17 @@ def test_brokers_differ_in_what_not_all_offer(fleet: Stored) -> None:
 
 def test_a_client_is_shown_with_its_part_in_new_kips(fleet: Stored) -> None:
     assert fleet.figure(CLIENT, "Connections") == 7
-    assert fleet.figure(CLIENT, "Requests with an instance ID") == pytest.approx(60 / 380, abs=0.01)
+    assert fleet.figure(CLIENT, "Requests with an instance ID") == pytest.approx(60 / 390, abs=0.01)
     assert fleet.figure(CLIENT, "Requests that name the broker") == pytest.approx(0.75, abs=0.02)
     rules = {row["Rule"] for row in fleet.rows(CLIENT, "Offences against KIP-1242")}
     assert rules == {"kip1242/misrouted"}
+
+
+@pytest.mark.parametrize("uid", [CLIENT, RULE])
+def test_levels_stand_gravest_first(fleet: Stored, uid: str) -> None:
+    (query,) = queries(panel(uid, "Offences by level"))
+    shown = fleet.get("query", query=query, time=fleet.end)["result"]
+    assert [each["metric"]["level"] for each in shown] == list(LEVELS)
 
 
 def test_without_data_nothing_would_be_red(tmp_path: Path) -> None:

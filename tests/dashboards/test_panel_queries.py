@@ -19,8 +19,25 @@ from tests.dashboards.stored_series import FRAMES
 
 JUDGES = "kipwatch_last_batch_timestamp_seconds"
 CAPTURES = "kipwatch_capture_packets_total"
+JUDGED = 'kipwatch_detection_delay_seconds_count{job="kipwatch"}'
 DIED, ASKED = 60, 75
 """Minutes."""
+LATEST_BATCH = 60 * DIED - 30
+"""Seconds."""
+COLOURED = [
+    panel
+    for _, panel in PANELS
+    if panel["type"] == "stat"
+    and panel["options"]["colorMode"] != "none"
+    and panel["title"] not in ("Since the last batch", "Offences by level")
+]
+"""The figures that judge by a source, each with a query of since when that is silent."""
+OF_NOW = {"Rules violated now", "Violating now", "Since the last violation", "Undecodable frames"}
+OF_KIPWATCH = {
+    *("Bytes not captured", "Packets dropped", "Connections that are not Kafka"),
+    *("Frames waiting", "Automaton full", "Refused", "Expectations not met", "What validation takes"),
+}
+OF_RANGE = {panel["title"] for panel in COLOURED} - OF_NOW - OF_KIPWATCH
 
 
 def test_zeros_of_stats_need_a_kipwatch_that_is_scraped(tmp_path: Path) -> None:
@@ -41,20 +58,15 @@ def test_zeros_of_stats_need_a_kipwatch_that_is_scraped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("judging", "capturing"),
     [
-        (f"0+60x{DIED} stale", f"0+1x{DIED} stale"),
-        (f"0+60x{DIED} {60 * DIED}x60", "0+1x120"),
+        (f"-30+60x{DIED} stale", f"0+1x{DIED} stale"),
+        (f"-30+60x{DIED} {LATEST_BATCH}x60", "0+1x120"),
     ],
     ids=["gone", "stalled"],
 )
 def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: str, capturing: str) -> None:
     """It says since when there is none. A query that stalls is scraped and has zeros as before."""
-    shown = [
-        panel for _, panel in PANELS if panel["type"] == "stat" and panel["options"]["colorMode"] != "none"
-    ]
     moments, silent = [], []
-    for panel in (
-        panel for panel in shown if panel["title"] not in ("Since the last batch", "Offences by level")
-    ):
+    for panel in COLOURED:
         *asked, since = queries(panel)
         assert panel["targets"][-1]["refId"] == SILENCE
         (override,) = (
@@ -77,6 +89,7 @@ def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: 
                 "series": 'kipwatch_capture_dropped_packets_total{job="kipwatch-feeder"}',
                 "values": "0x60 stale",
             },
+            *({"series": frames, "values": f"0+5x{DIED} stale"} for frames in (FRAMES, JUDGED)),
         ],
         "promql_expr_test": [
             *({"expr": query, "eval_time": f"{ASKED}m", "exp_samples": []} for query in silent),
@@ -84,9 +97,10 @@ def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: 
                 {
                     "expr": query,
                     "eval_time": f"{ASKED}m",
-                    "exp_samples": [{"labels": "{}", "value": 60 * DIED * 1000}],
+                    "exp_samples": [{"labels": "{}", "value": 1000 * at}],
                 }
                 for query in moments
+                for at in [LATEST_BATCH if JUDGES in query else 60 * DIED]
             ),
         ],
     }
@@ -95,54 +109,127 @@ def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: 
     promtool("test", "rules", file)
 
 
-def test_nothing_is_said_of_now_while_no_frame_comes(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("titles", "one", "known", "asked"),
+    [
+        (OF_NOW, "Rules violated now", (DIED - 1, DIED + 4), ASKED),
+        (OF_RANGE, "Versions that violate", (DIED - 1, DIED + 55), DIED + 70),
+    ],
+    ids=["now", "range"],
+)
+def test_no_figure_judges_clients_by_batches_without_frames(
+    tmp_path: Path, titles: set[str], one: str, known: tuple[int, int], asked: int
+) -> None:
     """Without a feeder the query finishes empty batches, and nothing that is violated can be seen."""
-    titles = {"Rules violated now", "Violating now", "Since the last violation"}
-    asked = {panel["title"]: queries(panel) for _, panel in PANELS if panel["title"] in titles}
-    assert asked.keys() == titles
-    known = [
-        {
-            "expr": asked["Rules violated now"][0],
-            "eval_time": f"{minute}m",
-            "exp_samples": [{"labels": "{}", "value": 0}],
-        }
-        for minute in (DIED - 1, DIED + 4)
+    figures = [(panel["title"], queries(panel)) for panel in COLOURED if panel["title"] in titles]
+    assert {title for title, _ in figures} == titles
+    (shown, _) = next(asking for title, asking in figures if title == one)
+    zeros = [
+        {"expr": shown, "eval_time": f"{minute}m", "exp_samples": [{"labels": "{}", "value": 0}]}
+        for minute in known
     ]
     unknown = [
-        {"expr": query, "eval_time": f"{ASKED}m", "exp_samples": []}
-        for *shown, _ in asked.values()
-        for query in shown
+        {"expr": query, "eval_time": f"{asked}m", "exp_samples": []}
+        for _, (*judging, _) in figures
+        for query in judging
     ]
     said = [
         {
             "expr": f"abs(({since}) - {60 * DIED * 1000}) <= bool 60000",
-            "eval_time": f"{ASKED}m",
+            "eval_time": f"{asked}m",
             "exp_samples": [{"labels": "{}", "value": 1}],
         }
-        for *_, since in asked.values()
+        for _, (*_, since) in figures
     ]
     case = {
         "interval": "1m",
         "input_series": [
-            {"series": f'{JUDGES}{{job="kipwatch"}}', "values": "0+60x120"},
-            *(
-                {"series": frames, "values": f"0+5x{DIED} {5 * DIED}x60"}
-                for frames in (FRAMES, 'kipwatch_detection_delay_seconds_count{job="kipwatch"}')
-            ),
-            {"series": 'kipwatch_rule_checks_total{job="kipwatch"}', "values": "0x120"},
+            {"series": f'{JUDGES}{{job="kipwatch"}}', "values": "0+60x140"},
+            *({"series": frames, "values": f"0+5x{DIED} {5 * DIED}x80"} for frames in (FRAMES, JUDGED)),
+            {"series": 'kipwatch_rule_checks_total{job="kipwatch"}', "values": "0x140"},
         ],
-        "promql_expr_test": [*known, *unknown, *said],
+        "promql_expr_test": [*zeros, *unknown, *said],
     }
     file = tmp_path / "unseen.yml"
     file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
     promtool("test", "rules", file)
 
 
-def test_what_is_violated_now_is_shown_with_the_first_scrape(tmp_path: Path) -> None:
+def test_no_connection_is_called_open_while_no_frame_comes(tmp_path: Path) -> None:
+    """A feeder that is killed ends no connection, so the query goes on to count them."""
+    titles = {"Connections"} | {
+        f"Open connections by {what}" for what in ("version", "client software", "listener")
+    }
+    asked = {panel["title"]: queries(panel)[0] for _, panel in PANELS if panel["title"] in titles}
+    assert asked.keys() == titles
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": f'{JUDGES}{{job="kipwatch"}}', "values": "0+60x120"},
+            {"series": FRAMES, "values": f"0+5x{DIED} {5 * DIED}x60"},
+            {"series": 'kipwatch_connections{job="kipwatch", client_software_name="a"}', "values": "7x120"},
+        ],
+        "promql_expr_test": [
+            {"expr": f"max({query})", "eval_time": f"{minute}m", "exp_samples": shown}
+            for query in asked.values()
+            for minute, shown in ((DIED, [{"labels": "{}", "value": 7}]), (ASKED, []))
+        ],
+    }
+    file = tmp_path / "open.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
+    promtool("test", "rules", file)
+
+
+def test_a_share_of_nothing_is_nothing(tmp_path: Path) -> None:
+    """Not 0 %: then all of nothing would be of the other kind."""
+    shares = {
+        "Connections without a name",
+        "Requests with an instance ID",
+        "Requests that name the broker",
+        "Heartbeats of the new protocols",
+    }
+    asked = {panel["title"]: queries(panel)[0] for _, panel in PANELS if panel["title"] in shares}
+    assert asked.keys() == shares
+    series = {
+        f'{JUDGES}{{job="kipwatch"}}': "0+60x120",
+        FRAMES: "0+5x120",
+        'kipwatch_rule_checks_total{job="kipwatch"}': "0x120",
+    }
+    none = [
+        'kipwatch_requests_total{job="kipwatch", api="Heartbeat", version="4", client_software_name="a"}',
+        'kipwatch_broker_ids_total{job="kipwatch", client_software_name="a", ids="none"}',
+    ]
+    open_now = 'kipwatch_connections{job="kipwatch", client_software_name="a"}'
+    cases = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": name, "values": values} for name, values in given.items()],
+            "promql_expr_test": [
+                {"expr": query, "eval_time": "90m", "exp_samples": expected} for query in asked.values()
+            ],
+        }
+        for given, expected in (
+            (series, []),
+            (
+                {**series, **dict.fromkeys(none, "0+1x120"), open_now: "1x120"},
+                [{"labels": "{}", "value": 0}],
+            ),
+        )
+    ]
+    file = tmp_path / "shares.yml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": cases}))
+    promtool("test", "rules", file)
+
+
+def test_what_is_violated_and_cannot_be_decoded_now_is_shown_with_the_first_scrape(tmp_path: Path) -> None:
     """One value tells of no growth, but its counter says that it began within the five minutes."""
-    figure, _ = next(queries(panel) for _, panel in PANELS if panel["title"] == "Rules violated now")
+    figures = {panel["title"]: queries(panel)[0] for panel in COLOURED if panel["title"] in OF_NOW}
     found = 'rule="r", level="violation", role="client", client_software_name="lib", owner="o"'
-    born = {FRAMES: 9, f'kipwatch_findings_total{{job="kipwatch", {found}}}': 1}
+    born = {
+        FRAMES: 12,
+        f'kipwatch_findings_total{{job="kipwatch", {found}}}': 1,
+        'kipwatch_undecodable_frames_total{job="kipwatch", reason="unknown-api"}': 3,
+    }
     case = {
         "interval": "1m",
         "input_series": [
@@ -151,7 +238,8 @@ def test_what_is_violated_now_is_shown_with_the_first_scrape(tmp_path: Path) -> 
             *({"series": series.replace("_total", "_created"), "values": "_x30 1790x10"} for series in born),
         ],
         "promql_expr_test": [
-            {"expr": figure, "eval_time": "31m", "exp_samples": [{"labels": "{}", "value": 1}]}
+            {"expr": figures[title], "eval_time": "31m", "exp_samples": [{"labels": "{}", "value": value}]}
+            for title, value in (("Rules violated now", 1), ("Undecodable frames", 0.25))
         ],
     }
     file = tmp_path / "first.yml"
@@ -188,25 +276,36 @@ def test_an_alert_is_marked_where_it_begins_and_where_it_ends_and_few_of_a_storm
     promtool("test", "rules", file)
 
 
-def test_an_alert_leads_to_what_it_is_about_and_says_since_when(tmp_path: Path) -> None:
-    """To its rule, else to its client, else to kipwatch itself."""
+def test_an_alert_leads_to_what_it_is_about_and_says_whose_it_is_and_since_when(tmp_path: Path) -> None:
+    """To its rule, else to its client, else to kipwatch itself. What is unknown is left out."""
     (alerts,) = (panel for _, panel in PANELS if panel["title"] == "Firing alerts")
     assert [address.partition("$")[0] for address in leads(alerts)] == ["/d/"]
     severity, since, firing = queries(alerts)
     rule, client = 'rule="kip35/range-inverted"', 'client_software_name="lib"'
+    about_rule, about_client = (
+        "kipwatch-rule?var-rule=kip35/range-inverted&",
+        "kipwatch-client?var-software=lib&",
+    )
     led = {
-        f"{rule}, {client}": "kipwatch-rule?var-rule=kip35/range-inverted&",
-        client: "kipwatch-client?var-software=lib&",
-        'instance="a:9107"': "kipwatch-pipeline?",
+        f'{rule}, {client}, owner="pay", cluster="eu"': (about_rule, "lib of pay in eu"),
+        f'{rule}, {client}, owner="unknown", cluster="eu"': (about_rule, "lib in eu"),
+        f'{rule}, client_software_name="unknown", owner="pay", cluster="unknown"': (
+            about_rule,
+            "unknown of pay",
+        ),
+        client: (about_client, "lib"),
+        'cluster="unknown"': ("kipwatch-pipeline?", ""),
+        'instance="a:9107"': ("kipwatch-pipeline?", "at a:9107"),
     }
     series, counted, begun, grave = [], [], [], []
-    for labels, subject in led.items():
+    for labels, (subject, who) in led.items():
         named = f'alertname="A", severity="warning", {labels}'
         for copy in ("1", "2"):
             own = f'{named}, job="kipwatch", watches="kafka", copy="{copy}"'
             series.append({"series": f'ALERTS{{{own}, alertstate="firing"}}', "values": "1x10"})
             series.append({"series": f"ALERTS_FOR_STATE{{{own}}}", "values": f"{copy}x10"})
-        counted.append({"labels": f'{{{named}, subject="{subject}"}}', "value": 2})
+        told = f', who="{who}"' if who else ""
+        counted.append({"labels": f'{{{named}, subject="{subject}"{told}}}', "value": 2})
         grave.append({"labels": f"{{{named}}}", "value": 2})
         begun.append({"labels": f"{{{named}}}", "value": 1000})
     asked = [

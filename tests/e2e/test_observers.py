@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.parse
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from dashboards.links import BROKERS, CLIENTS, CONFORMANCE, UPGRADE
 from dashboards.protocol_alerts import CLIENT_VIOLATION, INSTANCE_ID_SHARED, MEMBER_ID_SHARED
+from dashboards.queries import RANKS
 from dashboards.runbook import RUNBOOK
+from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Level, Role
+from streaming.check.examination import examine
 from streaming.demo.demo import Demo, offences_found
 from streaming.demo.road import Road
 from streaming.demo.screen import Screen
@@ -32,6 +39,7 @@ from streaming.probe.client import InstanceClient, new_instance_id
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
 from tests.dashboards.prometheus import STEP, series_of
 from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
+from tests.dashboards.stored_series import Stored
 from tests.deploy.alertmanager import Notifications, receiving, until
 from tests.e2e.free_pages import on_free_pages
 
@@ -51,6 +59,8 @@ NOT_IN_DEMO = {
     "Evicted connections",
     "TLS connections by outcome",
     "Who should move on",
+    "Who would break, and by what",
+    "Requests that would be refused, by software",
     "Share of requests with an instance ID",
     "Records in quarantine",
     "Segments that contradict others",
@@ -60,9 +70,9 @@ NOT_IN_DEMO = {
     "Connections by what Kubernetes tells",
 }
 """Panels that show nothing of a demo: its query does not end, its feeder evicts no connection, its listeners
-have no TLS, its clients send no deprecated version, those with an instance ID speak so shortly that there is
-no rate, nobody else writes to its topic or forges packets, its batches take less than the minute before the
-first is validated, and no pod runs it."""
+have no TLS, its clients send no deprecated or removed version, those with an instance ID speak so shortly
+that there is no rate, nobody else writes to its topic or forges packets, its batches take less than the
+minute before the first is validated, and no pod runs it."""
 
 
 def quickly(rules: str) -> str:
@@ -81,6 +91,7 @@ class Seen:
     prometheus: str
     sent: Notifications
     findings: list[Finding]
+    recording: Path
 
     def query(self, expression: str, *, over_time: bool) -> list[dict[str, Any]]:
         """Return the series of an expression. Fails if Prometheus refuses it."""
@@ -145,7 +156,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         try:
             demo.play(PLAYED_SECONDS)
             until(lambda: found_all(demo), FOUND_SECONDS)
-            seen = Seen(observers.prometheus.url, sent, demo.findings())
+            seen = Seen(observers.prometheus.url, sent, demo.findings(), road.recording)
             # All others have disconnected, perhaps before a scrape counted them.
             with InstanceClient(road.schemas, road.front_address, "stays", new_instance_id()) as staying:
                 api_versions(staying)
@@ -168,6 +179,59 @@ def test_every_panel_shows_something_of_the_demo(seen: Seen, panel: dict[str, An
         quick = expression.replace(":1m]", f":{STEP}s]")
         # What a panel showed a while ago counts, too: the clients have ended.
         until(partial(seen.query, quick, over_time=True), SHOWN_SECONDS)
+
+
+def test_what_panels_say_of_the_demo_is_true(seen: Seen) -> None:
+    """Counted by `check` in the recorded capture, and so without the query, its metrics and Prometheus."""
+    examined = examine(seen.recording, default_schemas())
+    slots = SoftwareSlots(LABEL_LIMIT, lambda _: None)
+    offences: Counter[tuple[str, str, str, int]] = Counter()
+    clients: dict[str, set[tuple[str, str]]] = {level: set() for level in RANKS}
+    for finding in examined.findings:
+        software = slots.admit(finding.client_software_name, finding.client_software_version)
+        offences[*software, finding.rule, RANKS[finding.level]] += finding.occurrences
+        if finding.role == Role.CLIENT:
+            clients[finding.level].add(software)
+    requests, names = Counter[tuple[str, str]](), default_schemas().api_names
+    for _, _, usage in examined.usage:
+        for (key, version), count in usage.uses.items():
+            if key in names:  # The panel shows APIs that the schemas have.
+                requests[names[key], str(version)] += count.requests
+    violations = sum(times for (*_, rank), times in offences.items() if rank == RANKS[Level.VIOLATION])
+    true = {
+        "offences": offences,
+        "violations": violations,
+        "violating": len(clients[Level.VIOLATION]),
+        "at risk": len(clients[Level.IMPROVEMENT]),
+        "requests": requests,
+        "brokers": len({broker.address for broker in examined.brokers}),
+        "exercised": {each.rule for each in examined.coverage if each.exercised},
+    }
+
+    def said() -> dict[str, Any]:
+        now = Stored(seen.prometheus, int(time.time()))
+        span = f"{RANGE}s"
+        found = now.rows(CONFORMANCE, "Offences", span=span)
+        sent: Counter[tuple[str, str]] = Counter()
+        for row in now.rows(UPGRADE, "Requests by software and version", span=span):
+            sent[row["API"], row["Version"]] += int(row["Requests"])
+        covered = now.rows(CONFORMANCE, "Coverage", span=span)
+        return {
+            "offences": {
+                (row["Client"], row["Version"], row["Rule"], row["Level"]): row["Offences"] for row in found
+            },
+            "violations": now.figure(CONFORMANCE, "Violations", span=span),
+            "violating": now.figure(CLIENTS, "Versions that violate", span=span),
+            "at risk": now.figure(CLIENTS, "Versions at risk", span=span),
+            "requests": sent,
+            "brokers": now.figure(BROKERS, "Brokers", span=span),
+            "exercised": {row["Rule"] for row in covered if row["Exercised"]},
+        }
+
+    deadline = time.monotonic() + SHOWN_SECONDS
+    while said() != true and time.monotonic() < deadline:
+        time.sleep(1)
+    assert said() == true
 
 
 def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:

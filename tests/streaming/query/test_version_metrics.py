@@ -68,6 +68,16 @@ def test_the_fate_of_each_version_in_the_release_is_beside_it(page: Page) -> Non
     assert shown == {("Fetch", "kept", "2", "16"): 1, ("Fetch", "removed", "1", str(removed)): 1}
 
 
+def test_a_version_above_those_of_the_release_was_not_removed(page: Page) -> None:
+    """Who sends it negotiates. Of KIP-1313 no release has any, and it may be the overlay's or unknown."""
+    fetch = default_schemas().api(FETCH)
+    assert fetch and fetch.release_versions
+    highest = fetch.release_versions.highest
+    page.metrics.requests.count([sent(FETCH, highest + more, "java") for more in range(3)])
+    shown = {(fate, int(version)) for _, fate, _, version in page.samples("kipwatch_api_version_info")}
+    assert shown == {("kept", highest), ("newer", highest + 1), ("newer", highest + 2)}
+
+
 def test_invented_names_are_counted_as_other_and_no_request_is_lost(page: Page) -> None:
     invented = [sent(METADATA, 12, f"invented-{number}") for number in range(100)]
     page.metrics.requests.count([*invented, sent(METADATA, 12, "java", 50)])
