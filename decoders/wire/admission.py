@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
 from decoders.wire.closing import Ends
 from decoders.wire.connection import Connection
@@ -38,6 +39,13 @@ class _ClosedConnection(NamedTuple):
         """Whether a segment shows that it goes on. `connection` is a new one between the same sockets."""
         age = segment.captured_at - self.closed_at
         return self.ends.contradicts(connection.direction(segment), segment, age)
+
+    def is_forged(self, connection: Connection, segment: Segment) -> bool:
+        """Whether a segment has the client's address, and the client has not sent it."""
+        is_of_client = connection.direction(segment) is Direction.TO_BROKER
+        initial = None if self.client_syn is None else self.client_syn.sequence
+        is_first = bool(segment.flags & TcpFlag.SYN)
+        return is_of_client and not is_first and not self.ends.is_proof(segment, initial)
 
 
 class ClosedConnections:
@@ -87,8 +95,9 @@ class ClosedConnections:
         else:
             is_straggler = segment.captured_at - closed.closed_at <= TIME_WAIT
         if is_straggler and closed.is_contradicted_by(connection, segment):
-            connection.ledger.contradict(Contradiction.CLOSE)
-            return False
+            is_forged = closed.is_forged(connection, segment)
+            connection.ledger.contradict(Contradiction.ACKNOWLEDGMENT if is_forged else Contradiction.CLOSE)
+            return is_forged
         return is_straggler
 
     def _up_to_date(self) -> OrderedDict[ConnectionKey, _ClosedConnection]:

@@ -17,7 +17,8 @@ The connection goes on if the receiver of the RST sends anything, or its sender 
 
 A sender that knows the expected number can still deceive, such as a client that sends a RST with a wrong
 checksum before each request: it ends the connection here and not at the broker. New bytes of a closed
-connection contradict its close, see `Ends`.
+connection contradict its close, see `Ends`, unless somebody else than the client has sent them: a host that
+opens nothing answers a SYN-ACK with a RST, and who forged the SYN may send requests behind it.
 """
 
 from __future__ import annotations
@@ -60,6 +61,20 @@ class Ends(NamedTuple):
             return has_closed and number is None and bool(size or segment.flags & TcpFlag.ACK)
         ahead = (segment.sequence + size - number) % SEQUENCE_SPACE
         return size > 0 and 0 < ahead <= MAX_AHEAD and (has_closed or age > CROSSING)
+
+    def is_proof(self, segment: Segment, client_initial: int | None) -> bool:
+        """Whether a segment shows that the client received what the broker sent, or nobody can tell.
+
+        The broker sends nothing behind its SYN-ACK before the client has sent its first byte, the one behind
+        the sequence number of its SYN.
+        """
+        sent, received = self.numbers
+        if received is None:
+            return True
+        is_silent = client_initial is not None and sent == (client_initial + 1) % SEQUENCE_SPACE
+        tolerance = 0 if is_silent else MAX_AHEAD
+        ahead = (segment.acknowledgment - received + tolerance) % SEQUENCE_SPACE
+        return bool(segment.flags & TcpFlag.ACK) and ahead <= 2 * tolerance
 
 
 class Reset:

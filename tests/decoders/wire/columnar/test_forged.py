@@ -291,6 +291,37 @@ class TestHandshake:
         records = assert_equal(placed([*packets, self.REFUSAL]), range(4))
         assert [each.kind for each in records] == [Kind.OPENED, Kind.CLOSED]
 
+    @pytest.mark.parametrize("acknowledgment", [-1, 1, -40, -FAR, FAR, 1 << 31])
+    @pytest.mark.parametrize("delay", [0, 30 * SECOND])
+    def test_nor_does_one_behind_the_reset_of_the_host(self, acknowledgment: int, delay: int) -> None:
+        payload = prefixed(metadata(1)) + prefixed(metadata(2))
+        forged = like(self.REQUEST, flags=ACK, acknowledgment=acknowledgment, payload=payload, earlier=-delay)
+        packets = placed([*self.OPENING[:2], self.REFUSAL, forged, self.REFUSAL])
+        records = assert_equal(packets, range(len(packets)))
+        assert [each.kind for each in records] == [Kind.OPENED, Kind.CLOSED]
+        tracker = new_tracker()
+        feed_all(tracker, packets)
+        assert tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT] == 1
+
+    @pytest.mark.parametrize("flags", [ACK, 0], ids=["far", "without ACK"])
+    def test_nor_one_behind_the_end_of_a_connection_that_spoke(self, flags: int) -> None:
+        forged = like(FROM_CLIENT, flags=flags, acknowledgment=FAR, payload=prefixed(metadata(1)) * 2)
+        ended = [*PACKETS[:AT], like(FROM_CLIENT, flags=RST | ACK)]
+        records = assert_equal(placed([*ended, forged]), range(AT + 2))
+        assert said(records) == said(records_of(ended))
+
+    def test_a_client_that_seems_to_disown_its_connection_and_goes_on_is_read(self) -> None:
+        """It sends a RST with a wrong checksum, and then its requests."""
+        packets = placed([*self.OPENING[:2], self.REFUSAL, *PACKETS[2:]])
+        records = assert_equal(packets, range(len(packets)))
+        assert len(of_kind(records, Kind.REQUEST)) == 5
+
+    def test_what_a_client_said_before_its_own_reset_counts(self) -> None:
+        reset = like(FROM_CLIENT, flags=RST)
+        records = assert_equal(placed([*PACKETS[:AT], reset]), range(AT + 1))
+        assert said(records)[:-1] == said(records_of(PACKETS))[: len(records) - 1]
+        assert records[-1].closing is Closing.RST
+
     def test_nor_does_the_request_in_a_syn(self) -> None:
         syn = like(PACKETS[0], flags=SYN, payload=prefixed(metadata(1)))
         taken = like(PACKETS[1], flags=SYN | ACK, acknowledgment=len(prefixed(metadata(1))))
