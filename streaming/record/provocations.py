@@ -122,14 +122,14 @@ def _rename_cluster(schemas: Schemas, _connection: int) -> Alter:
     )
 
 
-def _heartbeats(treat: Callable[[Schemas], Alter]) -> Begin:
-    """Treat every third response to a heartbeat on a connection; the first one may be to a join."""
+def _heartbeats(every: int, treat: Callable[[Schemas], Alter]) -> Begin:
+    """Treat the `every`th response to a heartbeat on a connection, and so on; the first may be to a join."""
 
     def begin(schemas: Schemas, _connection: int) -> Alter:
         beats, altered = count(1), treat(schemas)
 
         def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
-            is_due = asked.api in HEARTBEATS and next(beats) % 3 == 0
+            is_due = asked.api in HEARTBEATS and next(beats) % every == 0
             return altered(asked, response) if is_due else response
 
         return alter
@@ -205,13 +205,15 @@ PROVOCATIONS: Final = (
             "kip1313/instance-id-not-kept",
             *_NEGOTIATES,
         ),
-        _heartbeats(lambda _schemas: _close),
+        # A member of few records joins, sends one heartbeat and leaves.
+        _heartbeats(2, lambda _schemas: _close),
     ),
     Provocation(
         "members-fenced",
         "members are fenced: the client joins again under the same ID, and commits under it",
         ("kip1082/member-id-changed", "kip1082/member-id-not-used"),
-        _heartbeats(_fence),
+        # Not each join: the heartbeat behind it brings what the member is to read.
+        _heartbeats(3, _fence),
     ),
     Provocation(
         "connections-closed",

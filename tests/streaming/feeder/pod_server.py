@@ -134,6 +134,8 @@ class PodServer:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                # Before the response begins: who has read that may cut at once.
+                cuts = served._cuts
                 path, _, text = self.path.partition("?")
                 query = dict(urllib.parse.parse_qsl(text))
                 served.asked.append(query)
@@ -143,16 +145,15 @@ class PodServer:
                 elif served.status != 200:
                     self._answer(served.status, {"kind": "Status", "message": "not\ntoday"})
                 elif query.get("watch"):
-                    self._watch(int(query["resourceVersion"]))
+                    self._watch(int(query["resourceVersion"]), cuts)
                 else:
                     self._answer(200, served._list(query))
 
-            def _watch(self, version: int) -> None:
+            def _watch(self, version: int, cuts: int) -> None:
                 self.send_response(200)
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
                 self.close_connection = True
-                cuts = served._cuts
                 if version < served._oldest:
                     gone = {"kind": "Status", "code": 410, "message": f"too old: {version}"}
                     self._tell({"type": "ERROR", "object": gone})
