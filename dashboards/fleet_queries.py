@@ -11,11 +11,11 @@ from dashboards.queries import (
     JOB,
     MOST_OPEN_BY_SOFTWARE,
     RANGE,
-    RANKS,
     RATE,
     SEEING,
     SOFTWARE,
     WHOSE,
+    gravest_first,
     open_now,
     or_zero,
 )
@@ -148,10 +148,7 @@ def offences_by(*by: str, of: str = ".+") -> str:
     return f"round({total(chosen, *by)}) > 0"
 
 
-OFFENCES_BY_LEVEL = " or ".join(
-    f"round({total(_offences(one_of('level', [name])), 'level')}) > 0" for name in RANKS
-)
-"""Gravest first, as on the Rule dashboard."""
+OFFENCES_BY_LEVEL = gravest_first(_offences)
 GHOSTS = or_zero(f"round({total(_offences(one_of('rule', [GHOST])))})")
 _REBOOTSTRAPS = select(metrics.RULE_CHECKS, JOB, one_of("rule", [REBOOTSTRAP_REPEATED]))
 REBOOTSTRAPS = f"round({total(grown(_REBOOTSTRAPS, RANGE), 'verdict')})"

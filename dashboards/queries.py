@@ -10,7 +10,7 @@ until its software has lost its label values for an hour.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dashboards.alert import STALLED_AFTER, Severity, Watches
@@ -293,6 +293,11 @@ def offences_by(*by: str) -> str:
     return f"round({total(offences(), *by)}) > 0"
 
 
+def gravest_first(offences_of: Callable[[str], str]) -> str:
+    """Sum offences by level, without zeros. Prometheus answers in the order in which levels are joined."""
+    return " or ".join(f"round({total(offences_of(one_of('level', [name])), 'level')}) > 0" for name in RANKS)
+
+
 def violated(*by: str) -> str:
     """Offences against what a KIP demands, within the five minutes before."""
     recorded = select(OFFENCES_OF_5_MINUTES, JOB, RULE, WHOSE, level(Level.VIOLATION))
@@ -357,10 +362,7 @@ def last_seen_by(*by: str) -> str:
     return f"{MILLISECONDS} * {last} and {offences_by(*by)}"
 
 
-OFFENCES_BY_LEVEL = " or ".join(
-    f"round({total(offences(one_of('level', [name])), 'level')}) > 0" for name in RANKS
-)
-"""Gravest first: Prometheus answers in the order in which they are joined."""
+OFFENCES_BY_LEVEL = gravest_first(offences)
 RULES_VIOLATED_NOW = or_zero(f"count({violated('rule')})")
 VIOLATED_NOW = f"topk({FEW}, round({violated('rule', 'client_software_name')}))"
 VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")
