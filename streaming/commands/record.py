@@ -17,7 +17,7 @@ import msgspec
 
 from decoders.schema.registry import Schemas
 from expectations.report.duties import DutiesReport, DutyReport, DutyState, judged
-from expectations.rules.base.rule import Role
+from expectations.rules.base.rule import Level, Role
 from streaming.check.examination import Examination
 from streaming.commands import check
 from streaming.commands.probe import tell
@@ -163,13 +163,18 @@ def _chosen(names: str) -> list[Provocation]:
 def _judged(provoking: Provoking, examination: Examination, trouble: str) -> DutyReport:
     provocation = provoking.provocation
     unjudged = DutyReport(provocation.name, provocation.says, provocation.rules, DutyState.UNDECIDED)
-    if not trouble and not provoking.altered:
+    if not trouble and not provoking.altered and not _accuses(examination):
         why = "the client asked nothing whose response it alters"
         return msgspec.structs.replace(unjudged, state=DutyState.NOT_OFFERED, why=why)
     own = [row for row in examination.coverage if row.rule in provocation.rules]
     if not any(row.exercised or row.undecided for row in own):
         trouble = trouble or "the client did nothing that its rules judge"
     return judged(unjudged, Role.CLIENT, examination.findings, examination.coverage, trouble)
+
+
+def _accuses(examination: Examination) -> bool:
+    """Whether the client offends even where nothing is altered."""
+    return any(each.role == Role.CLIENT and each.level == Level.VIOLATION for each in examination.findings)
 
 
 def _run(command: list[str], bootstrap: str) -> int:

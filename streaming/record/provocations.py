@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final
 
@@ -29,8 +30,16 @@ Begin = Callable[[Schemas, int], Alter]
 """Begins a connection by its number, from 0, and returns how its responses are altered."""
 
 HEARTBEATS: Final = tuple(HEARTBEAT_APIS.values())
-SPARED: Final = ("GetTelemetrySubscriptions", "PushTelemetry", "OffsetForLeaderEpoch", "DescribeConfigs")
+SPARED: Final = (
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
+    "OffsetForLeaderEpoch",
+    "DescribeConfigs",
+    "DescribeCluster",
+)
 """APIs that a client can do without."""
+NEVER: Final = -1
+"""The newest version of an API that is not listed."""
 FENCED_MEMBER_EPOCH: Final = 110
 ANOTHER_CLUSTER: Final = "kipwatch-another-cluster"
 MANY: Final = 8
@@ -65,38 +74,62 @@ class Provoking:
         return alter
 
 
-def _refuse_new_versions(schemas: Schemas, _connection: int) -> Alter:
-    listed = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMES_SOFTWARE_FROM - 1}
-    refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [listed]}
+def _lists(schemas: Schemas, change: Callable[[Body], Body]) -> Alter:
+    """List less than the broker serves, and close upon what is not listed, as who lacks it does."""
+    newest: dict[int, int] = {}
 
-    def alter(asked: ForwardedRequest, response: bytes) -> bytes:
+    def listed(body: Body) -> Body:
+        changed = change(body)
+        newest.update((entry["apiKey"], entry["maxVersion"]) for entry in changed["apiKeys"])
+        return changed
+
+    rewritten = in_body(schemas, listed, "ApiVersions")
+
+    def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
+        is_listed = asked.api_key == API_VERSIONS or asked.version <= newest.get(asked.api_key, NEVER)
+        return rewritten(asked, response) if is_listed or not newest else None
+
+    return alter
+
+
+def _refuse_new_versions(schemas: Schemas, connection: int) -> Alter:
+    """Refuse as an older broker does: every other time as those before Kafka 2.4 do, without a range."""
+    own = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMES_SOFTWARE_FROM - 1}
+    refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [own] if connection % 2 else []}
+    older = _lists(schemas, partial(_without_newest, own=NAMES_SOFTWARE_FROM - 1))
+
+    def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
+        altered = older(asked, response)
         if asked.api_key != API_VERSIONS or asked.version < NAMES_SOFTWARE_FROM:
-            return response
+            return altered
         return write_response(schemas, API_VERSIONS, 0, int.from_bytes(response[:4], signed=True), refusal)
 
     return alter
 
 
+def _without_newest(body: Body, own: int | None = None) -> Body:
+    """Withhold the newest version of each API. That of ApiVersions is `own`, or left."""
+    for entry in body["apiKeys"]:
+        if entry["apiKey"] == API_VERSIONS:
+            entry["maxVersion"] = entry["maxVersion"] if own is None else own
+        else:
+            entry["maxVersion"] -= entry["minVersion"] < entry["maxVersion"]
+    return body
+
+
 def _narrow(schemas: Schemas, _connection: int) -> Alter:
-    """Withhold the newest version of each API, except of ApiVersions."""
-
-    def change(body: Body) -> Body:
-        for entry in body["apiKeys"]:
-            is_wide = entry["minVersion"] < entry["maxVersion"]
-            entry["maxVersion"] -= is_wide and entry["apiKey"] != API_VERSIONS
-        return body
-
-    return in_body(schemas, change, "ApiVersions")
+    return _lists(schemas, _without_newest)
 
 
 def _withdraw(schemas: Schemas, _connection: int) -> Alter:
-    def change(body: Body) -> Body:
-        names = schemas.api_names
-        return body | {
-            "apiKeys": [entry for entry in body["apiKeys"] if names.get(entry["apiKey"]) not in SPARED]
-        }
-
-    return in_body(schemas, change, "ApiVersions")
+    names = schemas.api_names
+    return _lists(
+        schemas,
+        lambda body: (
+            body
+            | {"apiKeys": [entry for entry in body["apiKeys"] if names.get(entry["apiKey"]) not in SPARED]}
+        ),
+    )
 
 
 def _every_other(begin: Begin, first: int = 0) -> Begin:
@@ -155,8 +188,9 @@ _NEGOTIATES: Final = ("kip35/negotiation-not-repeated", "kip35/broker-not-asked"
 PROVOCATIONS: Final = (
     Provocation(
         "versions-refused",
-        "ApiVersions from version 3 on is refused with error 35 and a range: the client asks within it",
-        ("kip511/fallback-version-wrong", "kip35/refused-version-repeated"),
+        "an older broker refuses ApiVersions from version 3 on with error 35, and a range on every other "
+        "connection: the client asks within it, or by version 0, and goes by the list",
+        ("kip511/fallback-version-wrong", "kip35/refused-version-repeated", "kip35/version-out-of-range"),
         _refuse_new_versions,
     ),
     Provocation(

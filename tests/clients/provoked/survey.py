@@ -10,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from tests.brokers.survey import Found, Met
-from tests.clients.installing import MissingError, installed
+from tests.clients.installing import Command, MissingError, installed
 from tests.clients.releases import ReleasedBroker
 from tests.clients.table import Client, table
 
@@ -45,31 +46,24 @@ def results() -> list[Provoked]:
 
 def provoke(client: Client, version: str, broker: ReleasedBroker) -> Provoked:
     """Let one client be provoked. Raises MissingError if this machine cannot run it."""
-    command = installed(client, version)
     steps = [step for step in client.steps_of(version, broker.release) if step in STEPS]
+    duties = provoked("all", broker, installed(client, version), steps)
+    return Provoked(client.name, version, broker.release, datetime.now(UTC).date().isoformat(), duties)
+
+
+def provoked(what: str, broker: ReleasedBroker, command: Command, steps: Sequence[str]) -> dict[str, Met]:
+    """Let a program play its steps while it is provoked, and return how it met each duty."""
     topic = f"t{uuid.uuid4().hex[:8]}"
+    record = (sys.executable, "-m", "kipwatch", "record", "--bootstrap", broker.watched, "--provoke", what)
+    program = ("timeout", str(PATIENCE), *command, "{bootstrap}", topic, *steps)
     with tempfile.TemporaryDirectory() as folder:
         told = subprocess.run(
-            [
-                *(
-                    sys.executable,
-                    "-m",
-                    "kipwatch",
-                    "record",
-                    "--bootstrap",
-                    broker.watched,
-                    "--provoke",
-                    "all",
-                ),
-                *("--save", f"{folder}/run.pcap", "--json", "--"),
-                *("timeout", str(PATIENCE), *command, "{bootstrap}", topic, *steps),
-            ],
+            [*record, "--save", f"{folder}/run.pcap", "--json", "--", *program],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             check=False,
         ).stdout
-    duties = {duty["duty"]: _met(duty) for duty in json.loads(told.splitlines()[-1])["duties"]}
-    return Provoked(client.name, version, broker.release, datetime.now(UTC).date().isoformat(), duties)
+    return {duty["duty"]: _met(duty) for duty in json.loads(told.splitlines()[-1])["duties"]}
 
 
 def _met(duty: dict[str, object]) -> Met:

@@ -57,6 +57,8 @@ class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Further packages to install, in the notation of the registry's client."""
     rules: tuple[str, ...] = ()
     missed: str = ""
+    provoked: dict[str, tuple[str, ...]] = {}
+    """The provocations that bring the bug about at a current Kafka, each with the rules that find it then."""
 
     @property
     def versions(self) -> tuple[str, str]:

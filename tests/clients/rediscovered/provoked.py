@@ -1,0 +1,79 @@
+"""Plays bugs that provocations bring about, at a current Kafka. Writes provoked.jsonl; names may narrow them.
+
+python -m tests.clients.rediscovered.provoked [NAME …]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from tests.brokers.survey import Met
+from tests.clients.installing import MissingError, installed
+from tests.clients.provoked.survey import provoked
+from tests.clients.rediscovered.bug import Bug, bugs
+from tests.clients.releases import ReleasedBroker
+from tests.clients.table import table
+
+RESULTS = Path(__file__).parent / "provoked.jsonl"
+
+
+class Provoked(msgspec.Struct, frozen=True):
+    """One version of a bug's program, and what it did upon one provocation."""
+
+    bug: str
+    version: str
+    provocation: str
+    broker: str
+    date: str
+    met: Met
+
+    @property
+    def rules(self) -> set[str]:
+        """The rules that were broken."""
+        return {found.rule for found in self.met.found}
+
+
+def results() -> list[Provoked]:
+    """The results of the last run."""
+    lines = RESULTS.read_bytes().splitlines() if RESULTS.exists() else []
+    return [msgspec.json.decode(line, type=Provoked) for line in lines]
+
+
+def keep(fresh: Iterable[Provoked]) -> None:
+    """Put results in the place of older ones."""
+    known = {(each.bug, each.provocation, each.version): each for each in [*results(), *fresh]}
+    RESULTS.write_bytes(b"".join(msgspec.json.encode(known[key]) + b"\n" for key in sorted(known)))
+
+
+def play(bug: Bug, version: str, broker: ReleasedBroker) -> list[Provoked]:
+    """Provoke one version of a bug's program. Raises MissingError if this machine cannot run it."""
+    command, today = installed(bug.as_client(), version), datetime.now(UTC).date().isoformat()
+    duties = provoked(",".join(bug.provoked), broker, command, bug.steps)
+    return [Provoked(bug.name, version, name, broker.release, today, met) for name, met in duties.items()]
+
+
+def main() -> None:
+    """Play the named bugs, or all that a provocation brings about."""
+    with ReleasedBroker(table().brokers[0]) as broker:
+        for bug in bugs():
+            if not bug.provoked or bug.name not in (sys.argv[1:] or [bug.name]):
+                continue
+            for version in bug.versions:
+                try:
+                    seen = play(bug, version, broker)
+                except MissingError as missing:
+                    print(f"skipped: {bug.name}: {bug.client} {version}: {missing}", flush=True)
+                    continue
+                keep(seen)
+                for each in seen:
+                    rules = ", ".join(sorted(each.rules)) or each.met.why
+                    print(f"{bug.name} {version}, {each.provocation}: {each.met.state}: {rules}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
