@@ -83,7 +83,7 @@ _OPEN: Final = {
     "disable": """\
 ### disable
 
-A list of rule IDs that are not judged: `disable = ["kip511/software-version-wordy"]`.
+A list of rule IDs that are not judged: `disable = ["wire/unknown-api"]`.
 """,
     "levels": """\
 ### levels

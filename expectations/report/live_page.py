@@ -95,17 +95,12 @@ def live_page(view: LiveView, *, refreshes: bool) -> str:
     offenders = sorted(view.offenders, key=lambda each: (list(Level).index(Level(each.level)), -each.times))
     sections = (
         ("now", f"Violated in the last {view.window}", _offenders(offenders, anchors, view)),
-        ("findings", "Latest findings", findings_list(view.findings, anchors) + _ALL_FINDINGS),
-        ("clients", f"Clients ({len(clients):,})", _clients(clients, anchors)),
+        ("findings", "Latest findings since the start", _findings(view, anchors)),
+        ("clients", f"Clients since the start ({len(clients):,})", _clients(clients, anchors)),
         ("rules", "Rules", _coverage(view, anchors)),
     )
     head = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">\n' if refreshes else ""
     return document("kipwatch", _header(view, refreshes), sections, head)
-
-
-_ALL_FINDINGS: Final = (
-    '<p class="more">The latest three of each rule; <code>kipwatch findings</code> shows all.</p>'
-)
 
 
 def clock(at: float) -> str:
@@ -124,6 +119,11 @@ def _header(view: LiveView, refreshes: bool) -> str:
         f'<p class="state {view.condition.state}">{text(view.condition.sentence)}</p>\n'
         f'<dl class="figures">{figures}</dl>\n</header>'
     )
+
+
+def _findings(view: LiveView, anchors: Anchors) -> str:
+    where = "The latest three of each rule; <code>kipwatch findings</code> shows all, and earlier ones."
+    return f'{findings_list(view.findings, anchors)}<p class="more">{where}</p>'
 
 
 def _offenders(offenders: Sequence[Offender], anchors: Anchors, view: LiveView) -> str:
@@ -170,7 +170,7 @@ def _gravest_first(client: LiveClient) -> tuple[int, ...]:
 
 def _clients(clients: Sequence[LiveClient], anchors: Anchors) -> str:
     if not clients:
-        return "<p>None has sent a request.</p>"
+        return "<p>None has sent a request since the start.</p>"
     heads = "".join(_head(LEVEL_SIGNS[level], level) for level in Level)
     rows = "".join(_client(each, anchors) for each in clients[:_CLIENTS])
     more = f'<p class="more">and {len(clients) - _CLIENTS:,} more</p>' if len(clients) > _CLIENTS else ""

@@ -17,6 +17,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from decoders.protocol import METADATA, OPENING_APIS
 from expectations.judging.finding import Finding, printable
 from expectations.report.client import Client, Software, software_order, software_text
 from expectations.report.coverage import Coverage, state_in_words
@@ -271,7 +272,7 @@ def upgrade_list(report: UpgradeReport) -> Group:
     for client in shown:
         parts += _client(client)
     if silent := len(report.clients) - len(shown):
-        parts.append(Text(f"{counted(silent, 'client')} of which {_nothing(silent)}", "dim"))
+        parts.append(Text(f"it keeps every request of {counted(silent, 'other client')}", "dim"))
     if report.refused_before:
         text = f"{counted(report.refused_before, 'request')} that Kafka {report.upgrade_from} refuses, too"
         parts.append(Text(f"left out: {text}", "dim"))
@@ -288,6 +289,8 @@ def remarks_on(client: UpgradedClient) -> Iterator[str]:
     if client.without_api_versions:
         on = counted(client.without_api_versions, "connection")
         yield f"never asks for the versions, on {on}: it cannot choose others"
+    if {row.api_key for row in client.rows} <= OPENING_APIS | {METADATA}:
+        yield "only opened connections and looked for brokers: what else it sends was not seen"
 
 
 def row_text(row: UpgradeRow) -> str:
@@ -310,7 +313,3 @@ def _client(client: UpgradedClient) -> Iterator[Text | Padding]:
     yield Text.assemble((f"{sign} ", style), (printable(client.name), "bold"), f": {amount}")
     for remark in remarks_on(client):
         yield Padding(Text(remark), (0, 0, 0, _REMARK_INDENT), expand=False)
-
-
-def _nothing(count: int) -> str:
-    return "it keeps every request" if count == 1 else "it keeps every request, each"

@@ -58,6 +58,7 @@ _DEFINITE: Final = frozenset(
 )
 """Errors that only a person can correct. After all others Kafka is asked again."""
 _DECODER: Final = msgspec.json.Decoder(Finding)
+_UNREACHED: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
 
 def create_topics(
@@ -88,8 +89,9 @@ def create_quarantine(
 
 
 def _create(bootstrap: str, settings: Mapping[str, Setting], *wanted: NewTopic) -> None:
-    admin = admin_client(bootstrap, settings)
-    missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap)]
+    errors = ConnectionErrors(bootstrap, settings)
+    admin = admin_client(bootstrap, settings, errors)
+    missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap, errors)]
     if missing:
         for name, created in admin.create_topics(missing, request_timeout=RESPONSE_SECONDS).items():
             # Another process may have created it meanwhile.
@@ -119,10 +121,16 @@ def reason(verb: str, topic: str, bootstrap: str, cause: KafkaError) -> str:
     return f"cannot {verb} the topic {topic} at {bootstrap}: {cause.str()}; {_remedy(verb, cause)}"
 
 
-def _exists(admin: AdminClient, name: str, bootstrap: str) -> bool:
+def _exists(admin: AdminClient, name: str, bootstrap: str, errors: ConnectionErrors) -> bool:
     (described,) = admin.describe_topics(TopicCollection([name]), request_timeout=RESPONSE_SECONDS).values()
     with _explaining("use", name, bootstrap, KafkaError.UNKNOWN_TOPIC_OR_PART):
-        described.result()
+        try:
+            described.result()
+        except KafkaException as error:
+            if error.args[0].code() not in _UNREACHED:
+                raise
+            admin.poll(0)
+            raise UserError(f"cannot ask Kafka at {bootstrap}: {errors.explain(error)}") from error
         return True
     return False
 

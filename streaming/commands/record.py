@@ -163,7 +163,7 @@ def _chosen(names: str) -> list[Provocation]:
 def _judged(provoking: Provoking, examination: Examination, trouble: str) -> DutyReport:
     provocation = provoking.provocation
     unjudged = DutyReport(provocation.name, provocation.says, provocation.rules, DutyState.UNDECIDED)
-    if not trouble and not provoking.altered and not _accuses(examination):
+    if not trouble and not provoking.altered and not _offends(provocation, examination):
         why = "the client asked nothing whose response it alters"
         return msgspec.structs.replace(unjudged, state=DutyState.NOT_OFFERED, why=why)
     own = [row for row in examination.coverage if row.rule in provocation.rules]
@@ -172,9 +172,13 @@ def _judged(provoking: Provoking, examination: Examination, trouble: str) -> Dut
     return judged(unjudged, Role.CLIENT, examination.findings, examination.coverage, trouble)
 
 
-def _accuses(examination: Examination) -> bool:
-    """Whether the client offends even where nothing is altered."""
-    return any(each.role == Role.CLIENT and each.level == Level.VIOLATION for each in examination.findings)
+def _offends(provocation: Provocation, examination: Examination) -> bool:
+    """Whether the client offends even where nothing is altered, as one that asks for no versions does."""
+    return any(
+        each.rule in provocation.rules or each.level == Level.VIOLATION
+        for each in examination.findings
+        if each.role == Role.CLIENT
+    )
 
 
 def _run(command: list[str], bootstrap: str) -> int:

@@ -68,7 +68,6 @@ class Application:
             label_limit=configuration.label_limit,
         )
         self._sink = MetricsSink(self._metrics)
-        self._overview = Overview(self._metrics)
         self._readiness = Readiness()
         self._findings: FindingsSink
         self._quarantine: QuarantineSink
@@ -89,6 +88,7 @@ class Application:
             lambda: self._progress.latest_batch_at or self._created_at,
             self._progress,
         )
+        self._overview = Overview(self._metrics, lambda: self._kafka_watch.trouble)
         self._stopping, self._reloading = threading.Event(), threading.Event()
 
     def run(self) -> None:
@@ -247,6 +247,7 @@ class Application:
             self._has_judged = True
             if sampled:
                 self._validation.begin(batch.reports, batch.sample)
+        if batch.frames or batch.found:
             counts = {"frames": batch.frames, "findings": batch.found, "undecodable": batch.undecodable}
             QUERY_LOG.info("batch", batch=batch_id, **counts)
 

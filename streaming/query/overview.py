@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Final
 
 from expectations.report.coverage import coverage_of
@@ -20,15 +21,21 @@ BEHIND_AFTER: Final = 60.0
 """Seconds from the capture of a frame to its judgement, above which kipwatch counts as behind."""
 SILENT_AFTER: Final = 60.0 * WINDOW_MINUTES
 """Seconds without a frame, after which an empty list of offences says nothing."""
+_FEEDER: Final = "is a feeder running, and does it see traffic?"
 _MOST: Final = 0.99
 _SEVERITY: Final = [str(level) for level in Level]
 
 
 class Overview:
-    """Makes the page. `findings` notes findings as they are written."""
+    """Makes the page. `findings` notes findings as they are written.
 
-    def __init__(self, application: ApplicationMetrics) -> None:
-        self._application = application
+    `kafka_trouble` returns why the query waits for Kafka, "" if it does not.
+    """
+
+    def __init__(
+        self, application: ApplicationMetrics, kafka_trouble: Callable[[], str] = lambda: ""
+    ) -> None:
+        self._application, self._kafka_trouble = application, kafka_trouble
         self.findings = LatestFindings()
 
     def page(self, refreshes: bool) -> str:
@@ -41,7 +48,7 @@ class Overview:
         judged = {rule for rule, _ in checks}
         return LiveView(
             now,
-            _condition(page, recent, now),
+            _condition(page, recent, now, self._kafka_trouble()),
             _figures(page, recent, now),
             recent.offenders(now),
             f"{WINDOW_MINUTES} minutes",
@@ -52,21 +59,29 @@ class Overview:
         )
 
 
-def _condition(page: MetricsPage, recent: Recent, now: float) -> Condition:
+def _condition(page: MetricsPage, recent: Recent, now: float, kafka_trouble: str) -> Condition:
     last_batch = page.total(metrics.LAST_BATCH_TIMESTAMP.name)
+    if kafka_trouble:
+        return Condition("violation", f"Nothing is judged: Kafka serves no frames: {kafka_trouble}.")
     if not last_batch:
         return Condition("undecided", "kipwatch starts: nothing is judged yet.")
     if now - last_batch > STALLED_AFTER:
         since = f"Nothing has been judged since {clock(last_batch)}"
         return Condition("violation", f"{since}: an empty list below means nothing.")
+    return _sight(recent, now, has_lag=page.total(metrics.TOPIC_LAG.name) > 0)
+
+
+def _sight(recent: Recent, now: float, *, has_lag: bool) -> Condition:
+    """Whether a query that judges is given anything to judge."""
     if not recent.judged_at:
-        return Condition("undecided", "No frame has come yet: is a feeder running, and does it see traffic?")
-    if now - recent.judged_at > SILENT_AFTER:
-        return Condition("undecided", f"No frame has come since {clock(recent.judged_at)}.")
-    waits = page.total(metrics.TOPIC_LAG.name) > 0 or now - recent.judged_at < BEHIND_AFTER
-    if waits and recent.judged_at - recent.captured_at > BEHIND_AFTER:
-        at = clock(recent.captured_at)
+        waits = "The first frames wait to be judged."
+        return Condition("undecided", waits if has_lag else f"No frame has come yet: {_FEEDER}")
+    at = clock(recent.captured_at)
+    is_busy = has_lag or now - recent.judged_at < BEHIND_AFTER
+    if is_busy and recent.judged_at - recent.captured_at > BEHIND_AFTER:
         return Condition("improvement", f"kipwatch is behind: it judges frames that were captured at {at}.")
+    if now - recent.captured_at > SILENT_AFTER:
+        return Condition("undecided", f"No frame has been captured since {at}: {_FEEDER}")
     return Condition("conforms", "kipwatch judges what it sees.")
 
 
@@ -78,7 +93,7 @@ def _figures(page: MetricsPage, recent: Recent, now: float) -> list[tuple[str, s
     figures = [
         ("frames judged", f"{frames:,.0f}"),
         ("of them not decoded", f"{undecodable:,.0f}"),
-        ("frames waiting", "unknown" if math.isnan(lag) else f"{lag:,.0f}"),
+        ("frames waiting", "unknown" if math.isnan(lag) else f"about {lag:,.0f}"),
         ("open connections", f"{page.total(metrics.OPEN_CONNECTIONS.name):,.0f}"),
     ]
     if last_batch:

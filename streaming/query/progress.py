@@ -37,6 +37,7 @@ from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQueryListener
 
+from streaming.broker.cluster import ConnectionErrors
 from streaming.log import QUERY_LOG
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.batch_limit import BatchLimit
@@ -174,6 +175,7 @@ class KafkaWatch:
     """Asks Kafka for the ends of the frames topic, and for its leaders if the query is late, while entered.
 
     `away_at` is when the query was last known to wait for Kafka, in seconds since the epoch; 0 if never.
+    `trouble` says why it waits now, "" if it does not.
     """
 
     def __init__(
@@ -187,8 +189,9 @@ class KafkaWatch:
         """`settings` is the table [kafka] of the configuration. Raises UserError if it is invalid."""
         self.away_at = 0.0
         self._topic, self._latest_batch_at, self._progress = topic, latest_batch_at, progress
-        self._admin = admin_client(bootstrap, settings)
-        self._away = False
+        self._errors = ConnectionErrors(bootstrap, settings)
+        self._admin = admin_client(bootstrap, settings, self._errors)
+        self.trouble = ""
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka-watch", daemon=True)
 
@@ -208,7 +211,7 @@ class KafkaWatch:
 
     def _run(self) -> None:
         while not self._closing.wait(ASK_EVERY):
-            if self._away or time.time() - self._latest_batch_at() > LATE_AFTER:
+            if self.trouble or time.time() - self._latest_batch_at() > LATE_AFTER:
                 self._ask()
             self._progress.show_lag(self._ends())
 
@@ -222,15 +225,13 @@ class KafkaWatch:
             return {}
 
     def _ask(self) -> None:
-        trouble = self._trouble()
-        if trouble:
+        before, self.trouble = self.trouble, self._trouble()
+        if self.trouble:
             self.record_wait()
-        if bool(trouble) != self._away:
-            self._away = bool(trouble)
-            if trouble:
-                QUERY_LOG.warning("kafka-away", reason=trouble)
-            else:
-                QUERY_LOG.info("kafka-back")
+        if self.trouble and not before:
+            QUERY_LOG.warning("kafka-away", reason=self.trouble)
+        elif before and not self.trouble:
+            QUERY_LOG.info("kafka-back")
 
     def _trouble(self) -> str:
         """Return why frames cannot be read, "" if they can. An unknown topic ends the query by itself."""
@@ -240,6 +241,7 @@ class KafkaWatch:
             partitions = answer.result().partitions
         except KafkaException as error:
             cause: KafkaError = error.args[0]
-            return "" if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else str(cause.str())
+            self._admin.poll(0)
+            return "" if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else self._errors.explain(error)
         leaderless = sorted(partition.id for partition in partitions if partition.leader is None)
         return f"partitions without a leader: {', '.join(map(str, leaderless))}" if leaderless else ""

@@ -233,6 +233,7 @@ PROVOCATIONS: Final = (
         "heartbeats-lost",
         "connections break where a heartbeat's response was due: the client goes on as the same member",
         (
+            "kip1082/member-id-assigned-late",
             "kip1082/member-id-changed",
             "kip1082/member-id-shared",
             "kip1082/member-ghost",

@@ -45,7 +45,7 @@ class UnknownApi(Rule):
     section = "Protocol guide, API keys"
     requirement = "The loaded schemas describe the API versions in use."
     needs = "a request"
-    message = "none of the loaded schemas has API {key} v{version}"
+    message = "none of the loaded schemas has {api} v{version}"
     level = Level.INFORMATION
     implies = ("kip35/version-refused",)
     role = Role.CLIENT
@@ -64,5 +64,4 @@ class UnknownApi(Rule):
                 request.count,
                 expected="an API version of the loaded schemas",
                 observed=f"API {request.api_key} v{request.api_version}",
-                context={"key": str(request.api_key)},
             )

@@ -132,6 +132,16 @@ def test_a_topic_that_may_not_be_used_is_an_error(secure: SecureBroker) -> None:
     assert "secret" not in partitions(secure)
 
 
+@pytest.mark.jvm
+def test_a_wrong_password_is_named_and_not_taken_for_a_broker_that_is_away(
+    secure: SecureBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = secure.login(USER)
+    monkeypatch.setenv(PASSWORD_VARIABLE, "another")
+    with pytest.raises(UserError, match=r"Authentication failed.*or the login and TLS in the table"):
+        create_topics(secure.sasl, "frames", "findings", settings=settings)
+
+
 def fed(*flags: object) -> tuple[Ran, float]:
     since = time.monotonic()
     own = ["--feeder-metrics-address", "127.0.0.1:0", "--ports", PORT]

@@ -136,7 +136,7 @@ def test_what_was_violated_is_no_longer_now_after_some_minutes(
     ("later", "batch_later", "expected"),
     [
         (STALLED_AFTER + 5, 0.0, ("violation", "Nothing has been judged since")),
-        (SILENT_AFTER + 5, SILENT_AFTER + 4, ("undecided", "No frame has come since")),
+        (SILENT_AFTER + 5, SILENT_AFTER + 4, ("undecided", "No frame has been captured since")),
     ],
     ids=["stands still", "sees nothing"],
 )
@@ -165,11 +165,37 @@ def test_offences_of_a_backlog_are_not_told_as_those_of_now(query: Query) -> Non
     assert state(query.page())[0] == "conforms"
 
 
+def test_a_query_that_kafka_keeps_waiting_says_why(query: Query) -> None:
+    query.judge()
+    overview = Overview(query.metrics, lambda: "cannot connect to 127.0.0.1:9092")
+    colour, sentence = state(overview.page(refreshes=True))
+    assert (colour, sentence.endswith("cannot connect to 127.0.0.1:9092.")) == ("violation", True)
+
+
+def test_a_backlog_that_is_judged_late_hides_no_silence(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A feeder died, and Kafka was away: what it had captured is judged long after, and nothing follows."""
+    query.judge(delay=SILENT_AFTER - BEHIND_AFTER)
+    assert state(query.page())[0] == "improvement"
+    query.metrics.last_batch_timestamp.set(time.time() + BEHIND_AFTER + 5)
+    at(monkeypatch, BEHIND_AFTER + 6)
+    colour, sentence = state(query.page())
+    assert (colour, sentence.startswith("No frame has been captured since")) == ("undecided", True)
+
+
+def test_frames_that_wait_for_the_first_batch_are_no_sign_of_a_missing_feeder(query: Query) -> None:
+    query.metrics.last_batch_timestamp.set(time.time())
+    assert "is a feeder running" in state(query.page())[1]
+    query.metrics.topic_lag.set(3)
+    assert state(query.page()) == ("undecided", "The first frames wait to be judged.")
+
+
 def test_a_lag_that_nobody_knows_yet_is_no_number(query: Query) -> None:
     query.judge()
     assert "frames waiting unknown" in words(query.page())
     query.metrics.topic_lag.set(1_200)
-    assert "frames waiting 1,200" in words(query.page())
+    assert "frames waiting about 1,200" in words(query.page())
 
 
 def test_an_undecided_rule_says_why_and_how_often(query: Query) -> None:

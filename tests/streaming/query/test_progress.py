@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -122,6 +123,17 @@ def test_the_lag_grows_while_a_batch_is_under_way(listening: Listening) -> None:
                 producer.produce(TOPIC, b"waits", partition=0)
             producer.flush()
             wait_until(lambda: listening.value("topic_lag_records") == 3)
+
+
+def test_a_broker_that_refuses_connections_is_named(listening: Listening) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        watch = KafkaWatch(address, TOPIC, {}, lambda: 0.0, listening.listener)
+        with watch:
+            wait_until(lambda: bool(watch.trouble))
+    assert watch.trouble.startswith(f"cannot connect to {address} (Connection refused)")
+    assert watch.away_at > 0
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -198,10 +198,10 @@ def _ask_the_second(connect: Connect) -> None:
 def go_on_without_asking(connect: Connect) -> None:
     with connect() as client:
         negotiate(client, 4)
-    for _ in range(3):
+    for member, version in (("", 0), (MEMBER, 1), (MEMBER, 1)):
         with connect() as client, pytest.raises(ConnectionClosedError):
             for epoch in (JOIN, 1):
-                beat(client, MEMBER, epoch)
+                beat(client, member, epoch, version=version)
 
 
 def _rejoin(connect: Connect, members: tuple[str, str]) -> None:
