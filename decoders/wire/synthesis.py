@@ -1,9 +1,8 @@
 """The bytes of a connection → packets, as a capture beside the client would contain them.
 
-Relays and tests make packets, so that the same code processes relayed and captured connections. A relay does
-not see when the client reads a response. Therefore a client's segment acknowledges only bytes that were sent
-to the client at least `acknowledgment_delay` nanoseconds before. With `RELAY_DELAY` a request counts as sent
-after a response exactly if at least 5 s are between them, and the tracker needs no special rule.
+Relays and tests make packets, so that the same code processes relayed and captured connections, without a
+special rule. A client's segment acknowledges what the client is known to have received (`received`), and of
+the rest only bytes that were sent to it at least `acknowledgment_delay` nanoseconds before.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from decoders.wire.segment import LinkType, Segment, SocketAddress, TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
 
 RELAY_DELAY = 5_000_000_000
-"""Nanoseconds after which a relay assumes that the client has read a response."""
+"""Nanoseconds after which a relay assumes that the client has received a response, if nothing shows it."""
 MAX_PAYLOAD = 60_000
 """Bytes of the largest payload of a packet: with its headers it fits the length field of IP."""
 
@@ -67,6 +66,12 @@ class SyntheticConnection:
             self._packet(direction, at, TcpFlag.PSH | TcpFlag.ACK, data[start : start + MAX_PAYLOAD])
             for start in range(0, len(data), MAX_PAYLOAD)
         ]
+
+    def received(self) -> None:
+        """Note that the client had received everything before it sent what follows."""
+        if self._unread:
+            self._read_by_client = self._unread[-1][1]
+            self._unread.clear()
 
     def acknowledged(self, at: int, direction: Direction) -> list[Packet]:
         """Return a packet without payload, sent in a direction to acknowledge the other."""

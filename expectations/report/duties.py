@@ -12,7 +12,6 @@ from rich.text import Text
 from expectations.judging.finding import Finding, printable
 from expectations.report.coverage import Coverage
 from expectations.report.terminal import LEVEL_STYLES
-from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import Level, Role
 
 
@@ -24,8 +23,6 @@ class DutyState(enum.StrEnum):
     NOT_OFFERED = "not offered"
     UNDECIDED = "undecided"
 
-
-TOO_SOON = "what it did is an offence, unless it had not read the response yet: see a capture by tcpdump"
 
 _STYLES = {
     DutyState.CONFORMS: "green",
@@ -77,11 +74,8 @@ def judged(
         return msgspec.structs.replace(duty, state=DutyState.VIOLATES)
     own = [row for row in coverage if row.rule in duty.rules]
     unsure = [row.rule for row in own if row.undecided]
-    suspected = [row.rule for row in own if Reason.UNDER_WAY in row.reasons]
     if trouble:
         return msgspec.structs.replace(duty, why=trouble)
-    if suspected:
-        return msgspec.structs.replace(duty, why=f"{', '.join(suspected)}: {TOO_SOON}")
     if unsure and not any(row.conforms for row in own):
         return msgspec.structs.replace(duty, why=f"{', '.join(unsure)} could not decide by the response")
     return msgspec.structs.replace(duty, state=DutyState.CONFORMS)

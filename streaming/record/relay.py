@@ -3,22 +3,28 @@
 A relay replaces the capture where that is not permitted. Each chunk is recorded before it is forwarded, so
 that no response comes before its request. The server of the packets is the relay's own listening address. A
 recording has one relay for each broker, started when a response first names the broker.
+
+What a client sends acknowledges a response if none of it had arrived when the response was passed on, and
+the client's host has all of the response. On the loopback interface, where relays listen, nothing is long
+under way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import secrets
 import socket
 import ssl
 import struct
 import sys
+import termios
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol, SupportsIndex
 
 from decoders.frame.record import Direction
 from decoders.schema.registry import Schemas
@@ -67,6 +73,18 @@ class _BrokenError(Exception):
     """The connection broke. The argument is the direction whose sender broke it."""
 
 
+class ClientReader(asyncio.StreamReader):
+    """Reads what a client sends. `arrived` counts all bytes that the event loop has taken from the socket."""
+
+    arrived = 0
+
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        """Take bytes from the event loop."""
+        taken = bytes(data)
+        self.arrived += len(taken)
+        super().feed_data(taken)
+
+
 class RelayedConnection:
     """One client's connection through the relay."""
 
@@ -74,13 +92,16 @@ class RelayedConnection:
         self,
         record: RecordPackets,
         passage: Passage,
-        reader: asyncio.StreamReader,
+        reader: ClientReader,
         writer: asyncio.StreamWriter,
     ) -> None:
         self._record = record
         self._passage = passage
         self._reader = reader
         self._writer = writer
+        self._read = 0
+        self._early = 0
+        """How many of the client's bytes had arrived when something was last passed on to it."""
         self._synthetic = SyntheticConnection(
             _socket_address(writer.get_extra_info("peername")),
             _socket_address(writer.get_extra_info("sockname")),
@@ -119,7 +140,7 @@ class RelayedConnection:
         self, direction: Direction, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         """Forward one direction until its sender ends. Waits while the receiver does not read."""
-        while chunk := await self._read(direction, reader):
+        while chunk := await self._chunk(direction, reader):
             passed = self._passage.process(direction, chunk)
             if passed is None:
                 raise _BrokenError(direction)
@@ -132,14 +153,20 @@ class RelayedConnection:
     async def _forward(self, direction: Direction, data: bytes, writer: asyncio.StreamWriter) -> None:
         if data:
             self._record(self._synthetic.sent(time.time_ns(), direction, data))
+            if direction is Direction.TO_CLIENT:
+                self._early = self._reader.arrived + _queued(writer, termios.FIONREAD)
             with _blaming(_OTHER[direction]):
                 writer.write(data)
                 await writer.drain()
 
-    @staticmethod
-    async def _read(direction: Direction, reader: asyncio.StreamReader) -> bytes:
+    async def _chunk(self, direction: Direction, reader: asyncio.StreamReader) -> bytes:
         with _blaming(direction):
-            return await reader.read(CHUNK)
+            chunk = await reader.read(CHUNK)
+        if direction is Direction.TO_BROKER:
+            if self._read >= self._early and _has_all(self._writer):
+                self._synthetic.received()
+            self._read += len(chunk)
+        return chunk
 
 
 @contextlib.contextmanager
@@ -149,6 +176,19 @@ def _blaming(direction: Direction) -> Iterator[None]:
         yield
     except OSError as error:
         raise _BrokenError(direction) from error
+
+
+def _has_all(writer: asyncio.StreamWriter) -> bool:
+    """Whether the other host has acknowledged everything that was written."""
+    return not writer.transport.get_write_buffer_size() and not _queued(writer, termios.TIOCOUTQ)
+
+
+def _queued(writer: asyncio.StreamWriter, queue: int) -> int:
+    """Return the bytes, encrypted if by TLS, in a queue: FIONREAD not read, TIOCOUTQ not acknowledged."""
+    descriptor = writer.get_extra_info("socket").fileno()
+    if descriptor < 0:
+        return 0
+    return int.from_bytes(fcntl.ioctl(descriptor, queue, bytes(4)), sys.byteorder)
 
 
 def _end(writer: asyncio.StreamWriter) -> None:
@@ -236,13 +276,21 @@ class Relay:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(
-            self._relay, sock=self._listener, limit=CHUNK, ssl=self._encryption.downstream
+        server = await self._loop.create_server(
+            self._protocol, sock=self._listener, ssl=self._encryption.downstream
         )
         await self._stopping.wait()
         server.close()
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _protocol(self) -> asyncio.StreamReaderProtocol:
+        reader = ClientReader(limit=CHUNK, loop=self._loop)
+
+        async def relay(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await self._relay(reader, writer)
+
+        return asyncio.StreamReaderProtocol(reader, relay, loop=self._loop)
+
+    async def _relay(self, reader: ClientReader, writer: asyncio.StreamWriter) -> None:
         # The event loop holds its tasks weakly: without this reference a waiting one may be collected.
         task = asyncio.current_task()
         self._relaying.add(task)

@@ -62,7 +62,7 @@ consumed, with the new group protocol where it has that, behind relays.
         yield f"| `{each.name}` | {signs} |"
     yield f"\n{', '.join(f'{sign} {state}' for state, sign in SIGNS.items())}.\n"
     yield "Not offered: it asked nothing whose response is altered."
-    yield "Undecided: it did nothing that the rules judge, or did it within five seconds of a response.\n"
+    yield "Undecided: it did nothing that the rules judge, or sent it while the response was under way.\n"
 
 
 def _found(done: Sequence[Provoked]) -> Iterator[str]:

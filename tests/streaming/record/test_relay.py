@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -15,9 +16,11 @@ import pytest
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.packet import Packet
+from decoders.wire.segment import Segment, TcpFlag, read_segment
+from decoders.wire.stream import SEQUENCE_SPACE
 from decoders.wire.tracker import Tracker
 from streaming.broker.ports import HOST, free_ports
-from streaming.record.relay import Relay, RelayedConnection, RelayError, Unchanged
+from streaming.record.relay import ClientReader, Relay, RelayedConnection, RelayError, Unchanged
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 
 PATIENCE = 5.0
@@ -154,9 +157,82 @@ def test_a_port_that_is_used_again_has_another_connection(recording: RecordedPac
 
     for _ in range(2):
         end = cast(asyncio.StreamWriter, SamePort())
-        relayed = RelayedConnection(recording, Unchanged(), cast(asyncio.StreamReader, None), end)
+        relayed = RelayedConnection(recording, Unchanged(), cast(ClientReader, None), end)
         asyncio.run(relayed.run(refused))
     assert [record.kind for record in recording.records(9092)] == [Kind.OPENED, Kind.CLOSED] * 2
+
+
+def acknowledged(recording: RecordedPackets, relay: Relay) -> list[bool]:
+    """Of each request: whether it acknowledges all that was passed on to the client before."""
+    sent, found = 0, []
+    for packet in list(recording.packets):
+        segment = read_segment(packet)
+        assert isinstance(segment, Segment)
+        if segment.source.port != relay.address[1]:
+            found += [segment.acknowledgment == sent] * bool(segment.payload)
+        else:
+            length = len(segment.payload) + bool(segment.flags & TcpFlag.SYN)
+            sent = (segment.sequence + length) % SEQUENCE_SPACE
+    return found
+
+
+def test_a_request_after_a_response_acknowledges_it(
+    relay: Relay, recording: RecordedPackets, ends: Ends
+) -> None:
+    client, broker = ends()
+    for number in range(20):
+        request, response = prefixed(metadata(number)), prefixed(metadata_response(number))
+        client.sendall(request)
+        receive(broker, len(request))
+        broker.sendall(response)
+        receive(client, len(response))
+    assert acknowledged(recording, relay) == [True] * 20
+
+
+def test_a_request_that_crosses_a_response_does_not_acknowledge_it(
+    target: socket.socket, recording: RecordedPackets
+) -> None:
+    """It reaches the relay just before the response is passed on, and is read just behind."""
+    request, response = prefixed(metadata(1)), prefixed(metadata_response(1))
+
+    def record(packets: list[Packet]) -> None:
+        recording(packets)
+        segment = read_segment(packets[0])
+        assert isinstance(segment, Segment)
+        if segment.payload and segment.source.port == relay.address[1]:
+            client.sendall(request)
+
+    with (
+        Relay(target.getsockname(), record) as relay,
+        socket.create_connection(relay.address, timeout=PATIENCE) as client,
+    ):
+        broker, _ = target.accept()
+        client.sendall(request)
+        receive(broker, len(request))
+        broker.sendall(response)
+        assert len(receive(broker, len(request))) == len(request)
+        client.sendall(request)
+        assert len(receive(broker, len(request))) == len(request)
+        broker.close()
+    assert acknowledged(recording, relay) == [True, False, True]
+
+
+def test_a_request_before_the_end_of_a_response_does_not_acknowledge_it(
+    relay: Relay, recording: RecordedPackets, ends: Ends
+) -> None:
+    """The client reads the response late: it waits in the queues of its connection."""
+    client, broker = ends()
+    request, large = prefixed(metadata(1)), prefixed(metadata_response(1) + bytes(12_000_000))
+    client.sendall(request)
+    receive(broker, len(request))
+    sending = threading.Thread(target=broker.sendall, args=(large,))
+    sending.start()
+    time.sleep(0.2)
+    client.sendall(request)
+    receive(broker, len(request))
+    assert acknowledged(recording, relay) == [True, False]
+    receive(client, len(large))
+    sending.join()
 
 
 @pytest.mark.parametrize("breaker", [0, 1], ids=["client", "broker"])
