@@ -112,8 +112,10 @@ define image
 	$(ENGINE) save --output dist/kipwatch-$(1)-$(VERSION).tar kipwatch-$(1):$(VERSION)
 endef
 
-rule: docs ## what a rule still needs, all at once: make rule RULE=kip511/connection-kept
+rule: $(READY) ## what a rule still needs, all at once: make rule RULE=kip511/connection-kept
 	@[ -n "$(RULE)" ] || { echo "name the rule: make rule RULE=kip511/connection-kept"; exit 2; }
+	$(BIN)/python -m dashboards.build
+	$(BIN)/python -m tests.repository.file_map
 	@failed=0; \
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --tb=short tests/cases tests/mutations tests/expectations/rules \
 		tests/expectations/requirements tests/repository tests/streaming/state || failed=1; \

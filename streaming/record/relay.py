@@ -255,7 +255,7 @@ class Relay:
         self.address: Address = (str(host), int(own_port))
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
-        self._relaying: set[asyncio.Task[None] | None] = set()
+        self._relaying: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name=f"relay-{own_port}", daemon=True)
         self._thread.start()
 
@@ -285,20 +285,19 @@ class Relay:
     def _protocol(self) -> asyncio.StreamReaderProtocol:
         reader = ClientReader(limit=CHUNK, loop=self._loop)
 
-        async def relay(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._relay(reader, writer)
+        def relay(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connection = RelayedConnection(self._record, self._passage(), reader, writer)
+            task = self._loop.create_task(connection.run(self._connect))
+            # The event loop holds its tasks weakly: without this reference a waiting one may be collected.
+            self._relaying.add(task)
+            task.add_done_callback(self._ended)
 
         return asyncio.StreamReaderProtocol(reader, relay, loop=self._loop)
 
-    async def _relay(self, reader: ClientReader, writer: asyncio.StreamWriter) -> None:
-        # The event loop holds its tasks weakly: without this reference a waiting one may be collected.
-        task = asyncio.current_task()
-        self._relaying.add(task)
-        try:
-            connection = RelayedConnection(self._record, self._passage(), reader, writer)
-            await connection.run(self._connect)
-        finally:
-            self._relaying.discard(task)
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._relaying.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._loop.call_exception_handler({"message": "a relayed connection failed", "exception": error})
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
