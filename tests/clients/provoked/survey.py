@@ -23,7 +23,7 @@ from tests.clients.table import Client, table
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.jsonl"
-STEPS = ("produce", "consume", "consume-848")
+STEPS = ("administer", "produce", "consume", "consume-848")
 """What a client does while it is provoked, as far as it can."""
 PATIENCE = 45
 """Seconds after which a client that does not get on is ended."""
