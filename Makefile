@@ -60,6 +60,7 @@ clients: packages setup ## every client library at every broker, captured and ju
 	$(BIN)/python -m tests.brokers.survey
 	$(BIN)/python -m tests.clients.provoked.survey
 	$(BIN)/python -m tests.clients.rediscovered.survey
+	$(BIN)/python -m tests.clients.rediscovered.provoked
 	$(BIN)/python -m tests.clients.upgrading.proof
 	$(BIN)/python -m tests.clients.page
 	$(BIN)/python -m tests.brokers.page

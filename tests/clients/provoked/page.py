@@ -52,8 +52,8 @@ def _table(done: Sequence[Provoked]) -> Iterator[str]:
     yield f"""
 ## What clients do
 
-The survey of {latest} at Kafka {broker}: `python -m tests.clients.provoked.survey`. Each client produced and
-consumed, with the new group protocol where it has that, behind relays.
+The survey of {latest} at Kafka {broker}: `python -m tests.clients.provoked.survey`. Each client created a
+topic, produced and consumed, with the new group protocol where it has that, behind relays.
 """
     yield f"| provocation | {' | '.join(f'{result.client} {result.version}' for result in done)} |"
     yield f"|---|{':-:|' * len(done)}"

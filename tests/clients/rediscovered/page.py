@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from expectations.rules.catalogue import RULES
+from tests.clients.rediscovered import provoked
 from tests.clients.rediscovered.attempt import Attempt, outcome
 from tests.clients.rediscovered.bug import Bug, bugs
 from tests.clients.rediscovered.survey import results
@@ -16,12 +17,12 @@ SCRIPTED = "A scripted broker of ours stands for the server of the report."
 Played = dict[tuple[str, str], Attempt]
 
 
-def page(done: Sequence[Attempt]) -> str:
+def page(done: Sequence[Attempt], provocations: Sequence[provoked.Provoked]) -> str:
     """Return the page."""
     played = {(each.bug, each.version): each for each in done}
     shown = [bug for bug in bugs() if outcome(bug, done) != "not run"]
     sections = (line for bug in shown for line in _section(bug, played))
-    return "\n".join([*_head(shown, done), *_table(shown, done, played), *sections])
+    return "\n".join([*_head(shown, done), *_table(shown, done, played), *_provoked(provocations), *sections])
 
 
 def _head(shown: Sequence[Bug], done: Sequence[Attempt]) -> Iterator[str]:
@@ -55,6 +56,27 @@ def _table(shown: Sequence[Bug], done: Sequence[Attempt], played: Played) -> Ite
         row = (bug.issue, bug.client, bug.affected, bug.fixed, bug.server.name, says, _beside(played, bug))
         yield f"| {' | '.join(row)} |"
     yield ""
+
+
+def _provoked(done: Sequence[provoked.Provoked]) -> Iterator[str]:
+    played = {(each.bug, each.provocation, each.version): each for each in done}
+    broker = next(each.broker for each in done)
+    yield f"""## Brought about by a provocation
+
+At Kafka {broker}, behind the relays of [`kipwatch record --provoke`](provocations.md), these bugs need no
+scripted broker and no second cluster: `python -m tests.clients.rediscovered.provoked`.
+
+| issue | client | provocation | the affected version | the fixed one |
+|---|---|---|---|---|"""
+    for bug in bugs():
+        for name in bug.provoked:
+            seen = (played[bug.name, name, version].rules for version in bug.versions)
+            found = (", ".join(f"`{rule}`" for rule in sorted(rules)) or "nothing" for rules in seen)
+            yield f"| {' | '.join((bug.issue, bug.client, f'`{name}`', *found))} |"
+    yield """
+franz-go 1.21.2 asks on each connection, but chooses versions by the latest list of the broker
+(twmb/franz-go#1298): [provocations](provocations.md#what-was-found) has what was found.
+"""
 
 
 def _beside(played: Played, bug: Bug) -> str:
@@ -99,4 +121,4 @@ def _also(rule: str, affected: Attempt, fixed: Attempt) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(results()))
+    PAGE.write_text(page(results(), provoked.results()))
