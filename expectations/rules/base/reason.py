@@ -39,7 +39,7 @@ class Reason(enum.StrEnum):
     AMBIGUOUS_BROKER = "ambiguous-broker", "several brokers or listeners may be behind the server's address"
     SEEN_TWICE = "seen-twice", "two connections may be one, captured on both sides of a translation or proxy"
     NOT_ENDED = "not-ended", "the capture ended, or the connection was given up, before it was decided"
-    FORGOTTEN = "forgotten", "there was no room to remember what decides"
+    FORGOTTEN = "forgotten", "so much came since that what decides is no longer remembered"
 
 
 def why_incomplete(conversation: Conversation) -> Reason:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from streaming.record.provocations import PROVOCATIONS
 from tests.brokers.survey import Found, Met
 from tests.clients.installing import Command, MissingError, installed
 from tests.clients.releases import ReleasedBroker
@@ -47,14 +48,21 @@ def results() -> list[Provoked]:
 def provoke(client: Client, version: str, broker: ReleasedBroker) -> Provoked:
     """Let one client be provoked. Raises MissingError if this machine cannot run it."""
     steps = [step for step in client.steps_of(version, broker.release) if step in STEPS]
-    duties = provoked("all", broker, installed(client, version), steps)
+    names = [each.name for each in PROVOCATIONS]
+    duties = provoked(names, broker, installed(client, version), steps)
     return Provoked(client.name, version, broker.release, datetime.now(UTC).date().isoformat(), duties)
 
 
-def provoked(what: str, broker: ReleasedBroker, command: Command, steps: Sequence[str]) -> dict[str, Met]:
-    """Let a program play its steps while it is provoked, and return how it met each duty."""
+def provoked(
+    names: Iterable[str], broker: ReleasedBroker, command: Command, steps: Sequence[str]
+) -> dict[str, Met]:
+    """Let a program play its steps, each time with a topic of its own, and return how it met each duty."""
+    return {name: _provoked(name, broker, command, steps) for name in names}
+
+
+def _provoked(name: str, broker: ReleasedBroker, command: Command, steps: Sequence[str]) -> Met:
     topic = f"t{uuid.uuid4().hex[:8]}"
-    record = (sys.executable, "-m", "kipwatch", "record", "--bootstrap", broker.watched, "--provoke", what)
+    record = (sys.executable, "-m", "kipwatch", "record", "--bootstrap", broker.watched, "--provoke", name)
     program = ("timeout", str(PATIENCE), *command, "{bootstrap}", topic, *steps)
     with tempfile.TemporaryDirectory() as folder:
         told = subprocess.run(
@@ -63,7 +71,8 @@ def provoked(what: str, broker: ReleasedBroker, command: Command, steps: Sequenc
             stderr=subprocess.DEVNULL,
             check=False,
         ).stdout
-    return {duty["duty"]: _met(duty) for duty in json.loads(told.splitlines()[-1])["duties"]}
+    [duty] = json.loads(told.splitlines()[-1])["duties"]
+    return _met(duty)
 
 
 def _met(duty: dict[str, object]) -> Met:

@@ -53,7 +53,7 @@ def keep(fresh: Iterable[Provoked]) -> None:
 def play(bug: Bug, version: str, broker: ReleasedBroker) -> list[Provoked]:
     """Provoke one version of a bug's program. Raises MissingError if this machine cannot run it."""
     command, today = installed(bug.as_client(), version), datetime.now(UTC).date().isoformat()
-    duties = provoked(",".join(bug.provoked), broker, command, bug.steps)
+    duties = provoked(bug.provoked, broker, command, bug.steps)
     return [Provoked(bug.name, version, name, broker.release, today, met) for name, met in duties.items()]
 
 
