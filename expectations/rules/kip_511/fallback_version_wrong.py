@@ -63,11 +63,12 @@ class FallbackVersionWrong(AfterResponseRule):
         lowest, highest = refusal.offered or (0, 0)
         if request.api_version == 0 or lowest <= request.api_version <= highest:
             return conforms()
+        named = f"v{lowest} to v{highest}{', or v0' if lowest else ''}"
         return Judgement(
             Verdict.VIOLATES,
-            expected=f"version {lowest} to {highest}, or 0",
+            expected=f"version {lowest} to {highest}{', or 0' if lowest else ''}",
             observed=f"version {request.api_version}",
-            context={"expected": f"v0 or one of v{lowest} to v{highest}" if refusal.offered else "v0"},
+            context={"expected": named if refusal.offered else "v0"},
         )
 
 
