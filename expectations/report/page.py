@@ -241,6 +241,7 @@ def _finding(finding: Finding, anchors: Anchors) -> str:
     software = _software(finding)
     entries = (
         ("connection", f"{finding.client} to {finding.listener}"),
+        ("client ID", finding.client_id or ""),
         ("principal", finding.principal or ""),
         ("runs in", finding.workload or finding.node or ""),
         ("owner", finding.owner or ""),

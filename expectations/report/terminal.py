@@ -82,10 +82,11 @@ def finding_line(finding: Finding) -> Text:
 
 
 def _user(finding: Finding) -> str:
-    """Return a client's address, where it runs, and the name under which it logs in."""
+    """Return a client's address, where it runs, its client ID if its software is unknown, and its login."""
+    client_id = f" ({finding.client_id})" if finding.client_id and not finding.client_software_name else ""
     place = f" in {finding.workload}" if finding.workload else f" on {finding.node}" if finding.node else ""
     name = f" as {finding.principal}" if finding.principal else ""
-    return f"{finding.client}{printable(place + name)}"
+    return f"{finding.client}{printable(client_id + place + name)}"
 
 
 def counted(count: int, what: str) -> str:
