@@ -94,7 +94,7 @@ def live_page(view: LiveView, *, refreshes: bool) -> str:
     anchors = Anchors([client.software for client in clients[:_CLIENTS]], view.findings)
     offenders = sorted(view.offenders, key=lambda each: (list(Level).index(Level(each.level)), -each.times))
     sections = (
-        ("now", f"Violated in the last {view.window}", _offenders(offenders, anchors, view)),
+        ("now", f"Offences in the last {view.window}", _offenders(offenders, anchors, view)),
         ("findings", "Latest findings since the start", _findings(view, anchors)),
         ("clients", f"Clients since the start ({len(clients):,})", _clients(clients, anchors)),
         ("rules", "Rules", _coverage(view, anchors)),

@@ -95,8 +95,7 @@ class Demo:
 
     def show(self, seconds: float) -> None:
         """Show new findings and what waits to be judged, waiting at most `seconds` for the first finding."""
-        for finding in self._topic.poll(seconds):
-            self._screen.finding(finding)
+        self._show_new_findings(seconds)
         self._show_progress(self._backlog.end() or {})
 
     def drain(self, keep: bool = False) -> None:
@@ -113,10 +112,10 @@ class Demo:
         self.show(2.0)
 
     def watch(self) -> NoReturn:
-        """Show findings and progress until interrupted. Raises UserError if the feeder or the query ends."""
+        """Show new findings until interrupted. Raises UserError if the feeder or the query ends."""
         while True:
             self._road.check_running()
-            self.show(1.0)
+            self._show_new_findings(1.0)
 
     def findings(self) -> list[Finding]:
         """Return the latest state of each finding, in the order of first capture."""
@@ -173,6 +172,10 @@ class Demo:
         self._topic.close()
         self._backlog.close()
 
+    def _show_new_findings(self, seconds: float) -> None:
+        for finding in self._topic.poll(seconds):
+            self._screen.finding(finding)
+
     def _check_recording(self, findings: Sequence[Finding]) -> bool:
         examination = examine(
             self._road.recording, self._road.schemas, terms=self._terms, key_logs=self._road.key_logs
@@ -195,8 +198,7 @@ class Demo:
         end = self._backlog.end()
         while end is None or waiting(end, self._backlog.judged()):
             self._road.application.check_running()
-            for finding in self._topic.poll(0.5):
-                self._screen.finding(finding)
+            self._show_new_findings(0.5)
             end = end or self._backlog.end()
             self._show_progress(end or {})
             now = time.monotonic()
