@@ -11,7 +11,8 @@ from dashboards.runbook import RUNBOOK
 
 
 def test_the_committed_files_have_not_drifted() -> None:
-    assert drifted(REPOSITORY) == [], "write them anew: `make docs`"
+    files = "\n".join(map(str, drifted(REPOSITORY)))
+    assert not files, f"write them anew, `make docs`:\n{files}"
 
 
 def test_building_twice_gives_the_same_bytes() -> None:
