@@ -17,7 +17,7 @@ import msgspec
 
 from decoders.schema.registry import Schemas
 from expectations.report.duties import DutiesReport, DutyReport, DutyState, judged
-from expectations.rules.base.rule import Level, Role
+from expectations.rules.base.rule import Role
 from streaming.check.examination import Examination
 from streaming.commands import check
 from streaming.commands.probe import tell
@@ -163,22 +163,15 @@ def _chosen(names: str) -> list[Provocation]:
 def _judged(provoking: Provoking, examination: Examination, trouble: str) -> DutyReport:
     provocation = provoking.provocation
     unjudged = DutyReport(provocation.name, provocation.says, provocation.rules, DutyState.UNDECIDED)
-    if not trouble and not provoking.altered and not _offends(provocation, examination):
-        why = "the client asked nothing whose response it alters"
-        return msgspec.structs.replace(unjudged, state=DutyState.NOT_OFFERED, why=why)
+    is_unmet = not trouble and not provoking.altered
     own = [row for row in examination.coverage if row.rule in provocation.rules]
     if not any(row.exercised or row.undecided for row in own):
         trouble = trouble or "the client did nothing that its rules judge"
-    return judged(unjudged, Role.CLIENT, examination.findings, examination.coverage, trouble)
-
-
-def _offends(provocation: Provocation, examination: Examination) -> bool:
-    """Whether the client offends even where nothing is altered, as one that asks for no versions does."""
-    return any(
-        each.rule in provocation.rules or each.level == Level.VIOLATION
-        for each in examination.findings
-        if each.role == Role.CLIENT
-    )
+    report = judged(unjudged, Role.CLIENT, examination.findings, examination.coverage, trouble)
+    if is_unmet and report.state is not DutyState.VIOLATES:
+        why = "the client asked nothing whose response it alters"
+        return msgspec.structs.replace(report, state=DutyState.NOT_OFFERED, why=why)
+    return report
 
 
 def _run(command: list[str], bootstrap: str) -> int:

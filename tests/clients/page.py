@@ -14,20 +14,15 @@ from tests.clients.table import FOLDER, numbers, table
 from tests.repository.tree import ROOT
 
 PAGE = ROOT / "docs" / "clients.md"
-MUCH = 0.01
+MUCH = 0.02
 """The share of undecided checks of a rule from which the page explains it."""
-CUT = "records and credentials are cut from a frame, and the rest cannot be read to its last byte"
 UNASKED = "some connections never ask for versions"
 UNDECIDED = {
-    "kip35/advertised-version-refused": "connections close for many reasons: only three closes count",
     "kip1082/member-id-not-used": "a share consumer fetches and heartbeats on different connections",
     "kip35/api-not-advertised": UNASKED,
     "kip35/negotiation-not-repeated": "the client asks for versions only after it has used other connections",
+    "kip35/request-before-tls": "the client closes a connection before the response to its first request",
     "kip35/version-out-of-range": UNASKED,
-    "wire/encoding-not-canonical": CUT,
-    "wire/malformed-request": CUT,
-    "wire/malformed-response": CUT,
-    "wire/trailing-bytes": CUT,
 }
 
 
@@ -184,7 +179,11 @@ def _shown(known: Deviation, done: Iterable[Result]) -> Iterator[tuple[Result, F
 
 def _undecided(done: Sequence[Result]) -> Iterator[str]:
     yield "## What remains undecided\n"
-    yield f"Why rules could not decide more than {MUCH:.0%} of what they were shown of a client:\n"
+    pairs, much = len(_checks(done)), len(list(undecided(done)))
+    yield f"""Of {pairs} pairs of a rule and a client {much} have more than {MUCH:.0%} undecided. Before
+frames with records were read whole, and served versions counted as known, 45 of 275 had. Why rules could not
+decide:
+"""
     yield "| reason | rules | clients | share |\n|---|---|---|--:|"
     names = [client.name for client in table().client]
     by_reason: dict[str, list[tuple[str, str, float]]] = defaultdict(list)
