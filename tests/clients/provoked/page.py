@@ -74,6 +74,8 @@ def _found(done: Sequence[Provoked]) -> Iterator[str]:
             for found in met.found:
                 yield f"**{result.client}**, `{name}`: `{found.rule}`, {found.level}. {found.section}.\n"
                 yield f"> {found.message}\n"
+                if found.bytes:
+                    yield f"The frame begins `{found.bytes}`."
                 yield f"{told[result.client, found.rule]}\n"
 
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -79,7 +80,13 @@ def _met(duty: dict[str, object]) -> Met:
     findings = msgspec.convert(duty["findings"], list[dict[str, object]])
     first = {finding["rule"]: finding for finding in reversed(findings)}
     found = [
-        Found(str(rule), str(one["level"]), f"{one['kip']}, {one['section']}", str(one["message"]), "")
+        Found(
+            str(rule),
+            str(one["level"]),
+            f"{one['kip']}, {one['section']}",
+            str(one["message"]),
+            msgspec.convert(one["evidence"], dict[str, Any])["bytes"],
+        )
         for rule, one in sorted(first.items(), key=lambda item: str(item[0]))
         if rule in msgspec.convert(duty["rules"], list[str]) or one["level"] == "violation"
     ]
