@@ -62,7 +62,7 @@ class Overview:
 def _condition(page: MetricsPage, recent: Recent, now: float, kafka_trouble: str) -> Condition:
     last_batch = page.total(metrics.LAST_BATCH_TIMESTAMP.name)
     if kafka_trouble:
-        return Condition("violation", f"Nothing is judged: Kafka serves no frames: {kafka_trouble}.")
+        return Condition("violation", f"Kafka serves no frames, so nothing is judged: {kafka_trouble}.")
     if not last_batch:
         return Condition("undecided", "kipwatch starts: nothing is judged yet.")
     if now - last_batch > STALLED_AFTER:
