@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, DescribeClusterResult
 
 from streaming.settings.address import address_text, bootstrap_addresses
@@ -77,8 +77,9 @@ class ConnectionErrors:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._latest = error.str()
 
-    def explain(self, failure: KafkaException) -> str:
-        """Return in one line why a request failed, and what to correct. Poll the client first."""
+    def explain(self, client: AdminClient | Consumer, failure: KafkaException) -> str:
+        """Return in one line why a request of the client failed, and what to correct."""
+        client.poll(0)
         if closed := all_closed(self._bootstrap):
             return closed
         if not self._is_encrypted and any(map(_speaks_tls, bootstrap_addresses(self._bootstrap))):
@@ -132,8 +133,7 @@ def describe_cluster(bootstrap: str, admin: AdminClient, errors: ConnectionError
     try:
         found: DescribeClusterResult = admin.describe_cluster(request_timeout=_PATIENCE).result()
     except KafkaException as error:
-        admin.poll(0)
-        raise UserError(errors.explain(error)) from error
+        raise UserError(errors.explain(admin, error)) from error
     return found
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -58,7 +59,10 @@ _DEFINITE: Final = frozenset(
 )
 """Errors that only a person can correct. After all others Kafka is asked again."""
 _DECODER: Final = msgspec.json.Decoder(Finding)
+Explain = Callable[[KafkaException], str]
+"""Says in one line why a request failed."""
 _UNREACHED: Final = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
+"""Errors that say nothing of the topic: what the connections met says why."""
 
 
 def create_topics(
@@ -91,11 +95,12 @@ def create_quarantine(
 def _create(bootstrap: str, settings: Mapping[str, Setting], *wanted: NewTopic) -> None:
     errors = ConnectionErrors(bootstrap, settings)
     admin = admin_client(bootstrap, settings, errors)
-    missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap, errors)]
+    explain = partial(errors.explain, admin)
+    missing = [topic for topic in wanted if not _exists(admin, topic.topic, bootstrap, explain)]
     if missing:
         for name, created in admin.create_topics(missing, request_timeout=RESPONSE_SECONDS).items():
             # Another process may have created it meanwhile.
-            with _explaining("create", name, bootstrap, KafkaError.TOPIC_ALREADY_EXISTS):
+            with _explaining("create", name, bootstrap, KafkaError.TOPIC_ALREADY_EXISTS, explain):
                 created.result()
 
 
@@ -121,16 +126,10 @@ def reason(verb: str, topic: str, bootstrap: str, cause: KafkaError) -> str:
     return f"cannot {verb} the topic {topic} at {bootstrap}: {cause.str()}; {_remedy(verb, cause)}"
 
 
-def _exists(admin: AdminClient, name: str, bootstrap: str, errors: ConnectionErrors) -> bool:
+def _exists(admin: AdminClient, name: str, bootstrap: str, explain: Explain) -> bool:
     (described,) = admin.describe_topics(TopicCollection([name]), request_timeout=RESPONSE_SECONDS).values()
-    with _explaining("use", name, bootstrap, KafkaError.UNKNOWN_TOPIC_OR_PART):
-        try:
-            described.result()
-        except KafkaException as error:
-            if error.args[0].code() not in _UNREACHED:
-                raise
-            admin.poll(0)
-            raise UserError(f"cannot ask Kafka at {bootstrap}: {errors.explain(error)}") from error
+    with _explaining("use", name, bootstrap, KafkaError.UNKNOWN_TOPIC_OR_PART, explain):
+        described.result()
         return True
     return False
 
@@ -154,12 +153,14 @@ def _new_topic(name: str, settings: TopicSettings, policy: str) -> NewTopic:
 
 
 @contextlib.contextmanager
-def _explaining(verb: str, topic: str, bootstrap: str, harmless: int) -> Iterator[None]:
+def _explaining(verb: str, topic: str, bootstrap: str, harmless: int, explain: Explain) -> Iterator[None]:
     """Turn an error of Kafka into `UserError`, except the harmless one."""
     try:
         yield
     except KafkaException as error:
         cause: KafkaError = error.args[0]
+        if cause.code() in _UNREACHED:
+            raise UserError(f"cannot ask Kafka at {bootstrap}: {explain(error)}") from error
         if cause.code() != harmless:
             raise UserError(reason(verb, topic, bootstrap, cause)) from error
 
@@ -314,8 +315,7 @@ class FindingsTopic:
         try:
             described = self._consumer.list_topics(topic, RESPONSE_SECONDS).topics[topic]
         except KafkaException as error:
-            self._consumer.poll(0)
-            explained = self._errors.explain(error)
+            explained = self._errors.explain(self._consumer, error)
             raise UserError(f"cannot ask Kafka at {bootstrap}: {explained}") from error
         self._refuse_forbidden(described.error)
         if described.error is not None:

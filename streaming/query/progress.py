@@ -241,7 +241,7 @@ class KafkaWatch:
             partitions = answer.result().partitions
         except KafkaException as error:
             cause: KafkaError = error.args[0]
-            self._admin.poll(0)
-            return "" if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else self._errors.explain(error)
+            is_unknown = cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            return "" if is_unknown else self._errors.explain(self._admin, error)
         leaderless = sorted(partition.id for partition in partitions if partition.leader is None)
         return f"partitions without a leader: {', '.join(map(str, leaderless))}" if leaderless else ""

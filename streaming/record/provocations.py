@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Final
 
@@ -86,8 +85,9 @@ def _lists(schemas: Schemas, change: Callable[[Body], Body]) -> Alter:
     rewritten = in_body(schemas, listed, "ApiVersions")
 
     def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
-        is_listed = asked.api_key == API_VERSIONS or asked.version <= newest.get(asked.api_key, NEVER)
-        return rewritten(asked, response) if is_listed or not newest else None
+        if newest and asked.api_key != API_VERSIONS and asked.version > newest.get(asked.api_key, NEVER):
+            return None
+        return rewritten(asked, response)
 
     return alter
 
@@ -96,7 +96,12 @@ def _refuse_new_versions(schemas: Schemas, connection: int) -> Alter:
     """Refuse as an older broker does: every other time as those before Kafka 2.4 do, without a range."""
     own = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMES_SOFTWARE_FROM - 1}
     refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [own] if connection % 2 else []}
-    older = _lists(schemas, partial(_without_newest, own=NAMES_SOFTWARE_FROM - 1))
+
+    def change(body: Body) -> Body:
+        others = [entry for entry in _without_newest(body)["apiKeys"] if entry["apiKey"] != API_VERSIONS]
+        return body | {"apiKeys": [own, *others]}
+
+    older = _lists(schemas, change)
 
     def alter(asked: ForwardedRequest, response: bytes) -> bytes | None:
         altered = older(asked, response)
@@ -107,13 +112,11 @@ def _refuse_new_versions(schemas: Schemas, connection: int) -> Alter:
     return alter
 
 
-def _without_newest(body: Body, own: int | None = None) -> Body:
-    """Withhold the newest version of each API. That of ApiVersions is `own`, or left."""
+def _without_newest(body: Body) -> Body:
+    """Withhold the newest version of each API, except of ApiVersions."""
     for entry in body["apiKeys"]:
-        if entry["apiKey"] == API_VERSIONS:
-            entry["maxVersion"] = entry["maxVersion"] if own is None else own
-        else:
-            entry["maxVersion"] -= entry["minVersion"] < entry["maxVersion"]
+        is_wide = entry["minVersion"] < entry["maxVersion"]
+        entry["maxVersion"] -= is_wide and entry["apiKey"] != API_VERSIONS
     return body
 
 
@@ -123,13 +126,12 @@ def _narrow(schemas: Schemas, _connection: int) -> Alter:
 
 def _withdraw(schemas: Schemas, _connection: int) -> Alter:
     names = schemas.api_names
-    return _lists(
-        schemas,
-        lambda body: (
-            body
-            | {"apiKeys": [entry for entry in body["apiKeys"] if names.get(entry["apiKey"]) not in SPARED]}
-        ),
-    )
+
+    def change(body: Body) -> Body:
+        kept = [entry for entry in body["apiKeys"] if names.get(entry["apiKey"]) not in SPARED]
+        return body | {"apiKeys": kept}
+
+    return _lists(schemas, change)
 
 
 def _every_other(begin: Begin, first: int = 0) -> Begin:

@@ -17,7 +17,7 @@ SCRIPTED = "A scripted broker of ours stands for the server of the report."
 Played = dict[tuple[str, str], Attempt]
 
 
-def page(done: Sequence[Attempt], provocations: Sequence[provoked.Provoked]) -> str:
+def page(done: Sequence[Attempt], provocations: Sequence[provoked.ProvokedBug]) -> str:
     """Return the page."""
     played = {(each.bug, each.version): each for each in done}
     shown = [bug for bug in bugs() if outcome(bug, done) != "not run"]
@@ -58,7 +58,7 @@ def _table(shown: Sequence[Bug], done: Sequence[Attempt], played: Played) -> Ite
     yield ""
 
 
-def _provoked(done: Sequence[provoked.Provoked]) -> Iterator[str]:
+def _provoked(done: Sequence[provoked.ProvokedBug]) -> Iterator[str]:
     played = {(each.bug, each.provocation, each.version): each for each in done}
     broker = next(each.broker for each in done)
     yield f"""## Brought about by a provocation

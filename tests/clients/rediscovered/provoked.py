@@ -22,7 +22,7 @@ from tests.clients.table import table
 RESULTS = Path(__file__).parent / "provoked.jsonl"
 
 
-class Provoked(msgspec.Struct, frozen=True):
+class ProvokedBug(msgspec.Struct, frozen=True):
     """One version of a bug's program, and what it did upon one provocation."""
 
     bug: str
@@ -38,23 +38,23 @@ class Provoked(msgspec.Struct, frozen=True):
         return {found.rule for found in self.met.found}
 
 
-def results() -> list[Provoked]:
+def results() -> list[ProvokedBug]:
     """The results of the last run."""
     lines = RESULTS.read_bytes().splitlines() if RESULTS.exists() else []
-    return [msgspec.json.decode(line, type=Provoked) for line in lines]
+    return [msgspec.json.decode(line, type=ProvokedBug) for line in lines]
 
 
-def keep(fresh: Iterable[Provoked]) -> None:
+def keep(fresh: Iterable[ProvokedBug]) -> None:
     """Put results in the place of older ones."""
     known = {(each.bug, each.provocation, each.version): each for each in [*results(), *fresh]}
     RESULTS.write_bytes(b"".join(msgspec.json.encode(known[key]) + b"\n" for key in sorted(known)))
 
 
-def play(bug: Bug, version: str, broker: ReleasedBroker) -> list[Provoked]:
+def play(bug: Bug, version: str, broker: ReleasedBroker) -> list[ProvokedBug]:
     """Provoke one version of a bug's program. Raises MissingError if this machine cannot run it."""
     command, today = installed(bug.as_client(), version), datetime.now(UTC).date().isoformat()
     duties = provoked(bug.provoked, broker, command, bug.steps)
-    return [Provoked(bug.name, version, name, broker.release, today, met) for name, met in duties.items()]
+    return [ProvokedBug(bug.name, version, name, broker.release, today, met) for name, met in duties.items()]
 
 
 def main() -> None:
