@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
+from weakref import proxy
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
@@ -83,8 +85,10 @@ class Connection:
         self.decryption = (
             None if key_log is None else Decryption(key_log, self.ledger, keeps_subject=keeps_subject)
         )
+        # A reference to this object would be a cycle, which outlives the connection until it is collected.
+        acknowledged_by = partial(Connection._acknowledged_by, proxy(self))
         self._kafka = KafkaLayer(
-            detector, self.ledger, self._recorder, self._acknowledged_by, decrypts=key_log is not None
+            detector, self.ledger, self._recorder, acknowledged_by, decrypts=key_log is not None
         )
 
     def continue_from(self, opened: Record, client_syn: ClientSyn) -> None:

@@ -26,6 +26,7 @@ GAP is recorded. The connection as a whole is in one of these states:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from decoders.frame.record import Direction, Flag, Kind, Record
@@ -35,6 +36,7 @@ from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import (
     PREFIX,
     AssemblySnapshot,
+    DetectCut,
     Frame,
     Framed,
     Framer,
@@ -92,9 +94,10 @@ class KafkaLayer:
 
     def begin(self, direction: Direction, *, from_start: bool) -> None:
         """Set up a direction; `from_start` is false if its first bytes may have been missed."""
-        resumes = self._resumes_responses
-        if direction is Direction.TO_BROKER:
-            resumes = self._detector.resumes_requests
+        resumes: DetectCut = self._detector.resumes_requests
+        if direction is Direction.TO_CLIENT:
+            find_request = self._frame_recorder.in_flight.find
+            resumes = partial(self._detector.resumes_responses, find_request=find_request)
         self._framers[direction] = Framer(
             self._ledger,
             self._first_state(direction, from_start),
@@ -265,9 +268,6 @@ class KafkaLayer:
             for framer in self._framers.values():
                 framer.abandon(SkipReason.EXCLUDED)
             yield from self._record_loss(Direction.TO_BROKER, Loss(0, request.captured_at, request.position))
-
-    def _resumes_responses(self, data: bytes | bytearray, missing: int) -> bool | None:
-        return self._detector.resumes_responses(data, missing, self._frame_recorder.in_flight.find)
 
     def _record_loss(self, direction: Direction, loss: Loss) -> Iterator[Record]:
         self._frame_recorder.note_loss(direction)

@@ -49,6 +49,15 @@ def protocol_of(beginning: bytes) -> OtherProtocol:
     return OtherProtocol.SSH if beginning == b"SSH-" else OtherProtocol.NOISE
 
 
+def protocol_of_server(beginning: bytes) -> OtherProtocol:
+    """Name the protocol whose server's first four bytes these are."""
+    if is_tls_alert(int.from_bytes(beginning)):
+        return OtherProtocol.TLS
+    if beginning == b"HTTP":
+        return OtherProtocol.HTTP
+    return OtherProtocol.SSH if beginning == b"SSH-" else OtherProtocol.NOISE
+
+
 def is_tls_alert(size: int) -> bool:
     """Whether an unsigned number that was read as the length of a frame is how a TLS alert begins.
 

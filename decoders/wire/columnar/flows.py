@@ -252,7 +252,13 @@ class Flows:
 
 
 def _doubled(array: NDArray[np.void]) -> NDArray[np.void]:
-    return np.concatenate((array, np.zeros_like(array)))
+    """Copy into an array that is twice as long, with zeros behind.
+
+    Bytes are copied ten times as fast as rows, whose fields numpy copies one by one.
+    """
+    doubled = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
+    doubled.reshape(-1).view(np.uint8)[: array.nbytes] = array.reshape(-1).view(np.uint8)
+    return doubled
 
 
 class InFlightRings:
@@ -285,7 +291,7 @@ class InFlightRings:
         """Take slots that were never used, and return the first."""
         begin, self._top = self._top, self._top + slots
         while self._top > len(self.slots):
-            self.slots = np.concatenate((self.slots, np.zeros_like(self.slots)))
+            self.slots = _doubled(self.slots)
         return begin
 
     def release(self, begin: int, size: int) -> None:

@@ -53,8 +53,11 @@ from decoders.wire.recorder import ShownClient, as_it_is
 from decoders.wire.segment import Skipped, TcpFlag, locate_segment
 from decoders.wire.tracker import MAX_HELD, NEVER, OnEnd, Tracker
 
-MAX_PAIRS = 1 << 20
-"""Beyond so many socket pairs, those of connections that are open or remembered are numbered anew."""
+MAX_PAIRS = 1 << 18
+"""Beyond so many socket pairs, those of connections that are open or remembered are numbered anew.
+
+At most 150,000 are then left. With more pairs, the batch at which their table grows would take too long.
+"""
 _FLOWS_MADE_READY = 1024
 _OPENS = int(TcpFlag.SYN | TcpFlag.ACK)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import Kind, Record
 from decoders.retention import KEPT_FOR
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.flows import slots_of_ring
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
@@ -20,6 +22,7 @@ from decoders.wire.pairing import COMPARED
 from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, locate_segment
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
+from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (
     CLIENT,
@@ -253,6 +256,29 @@ def test_an_extension_header_sends_nobody_to_the_slow_path(slow_path: list[Segme
     assert not slow_path
     records = assert_equal(packets, range(0, len(packets), 7))
     assert len(of_kind(records, Kind.REQUEST)) == 5 * 4
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_connections_that_are_evicted_need_no_garbage_collector(encrypted: bool) -> None:
+    """Each request without a SYN begins one, which Python frees at once if no references form a cycle."""
+    key_log = KeyLog() if encrypted else None
+    tracker = new_columnar_tracker(max_connections=100, key_log=key_log)
+    writer = TlsWriter(*SUITES[0])
+    begun = next(data for _, data in writer.handshake()) if encrypted else prefixed(metadata(1))
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(1_000):
+            client = SocketAddress(bytes([20, 0, number >> 8, number & 255]), 5_000)
+            connection = SyntheticConnection(client, SERVER)
+            packets = connection.opened(0) if encrypted else []
+            packets += connection.sent(0, TO_BROKER, begun)
+            tracker.feed(PacketBatch.of(placed(packets)))
+        left = sum(type(each) is Connection for each in gc.get_objects())
+    finally:
+        gc.enable()
+    assert tracker.evicted.total() > 800
+    assert left <= 100
 
 
 def test_empty_packets_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
