@@ -1,8 +1,9 @@
 """Reports as JUnit for build servers: of a check by rule, of duties one by one, of an upgrade by client.
 
-A rule that was broken fails. A rule that had nothing to judge, or could not decide, is skipped. A client that
-breaks fails. Reports conform to both common schemas of JUnit (Ant's and Jenkins'): at most one failure per
-test case, and every attribute that either schema requires.
+A rule that was broken fails. A rule that had nothing to judge, or could not decide, is skipped; one that
+decided only some checks passes, and `system-out` says how many. A client that breaks fails. Reports conform
+to both common schemas of JUnit (Ant's and Jenkins'): at most one failure per test case, and every attribute
+that either schema requires.
 """
 
 from __future__ import annotations
@@ -22,12 +23,21 @@ _DECIDED = ("conforms", "violated")
 def junit_report(
     failures: Sequence[Finding], others: Sequence[Finding], coverage: Sequence[Coverage], timestamp: str
 ) -> bytes:
-    """Return the report as XML in UTF-8. `failures` fail their rule, `others` go to `system-out`.
+    """Return the report as XML in UTF-8. `failures` fail their rule.
 
-    `timestamp` is when the check was made, in ISO 8601 without a time zone.
+    `others` go to `system-out`, and so does how much is undecided of rules that conform. `timestamp` is when
+    the check was made, in ISO 8601 without a time zone.
     """
     cases = [_case(row, [found for found in failures if found.rule == row.rule]) for row in coverage]
-    return _document(cases, [_line(finding) for finding in others], timestamp)
+    lines = [_line(finding) for finding in others]
+    lines += [_undecided(row) for row in coverage if row.conforms and row.undecided]
+    return _document(cases, lines, timestamp)
+
+
+def _undecided(row: Coverage) -> str:
+    checks = row.conforms + row.violates + row.undecided
+    reasons = ", ".join(f"{count} {reason}" for reason, count in row.reasons.items())
+    return f"{row.rule}: {row.undecided} of {checks} checks undecided ({reasons})"
 
 
 def junit_upgrade(report: UpgradeReport, timestamp: str) -> bytes:

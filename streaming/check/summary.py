@@ -5,7 +5,8 @@ As text the most important comes last: files, clients, findings, coverage, and t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.text import Text
 from expectations.judging.finding import Finding, printable
 from expectations.report.client import Client
 from expectations.report.coverage import Coverage
+from expectations.report.page import FAMILY_NAMES
 from expectations.report.terminal import (
     client_lines,
     counted,
@@ -110,12 +112,23 @@ def _show_coverage(summary: Summary, console: Console, *, every_rule: bool) -> N
     if shown:
         console.print()
         console.print(coverage_table(shown, [*summary.findings, *summary.suppressed], console.width))
-    if others := len(summary.coverage) - len(shown):
-        text = f"{counted(others, 'rule')} had nothing to judge; --coverage lists all"
+    if len(shown) < len(summary.coverage):
+        text = f"rules that had nothing to judge: {_silent(summary.coverage, shown)}; --coverage lists them"
         console.print(Text(text, "dim"), soft_wrap=True)
     if summary.disabled:
         console.print(Text(f"disabled by configuration: {', '.join(summary.disabled)}", "dim"))
     console.print()
+
+
+def _silent(coverage: Iterable[Coverage], shown: Iterable[Coverage]) -> str:
+    """Return how many rules of each KIP are not shown."""
+    rules, others = (Counter(row.rule.partition("/")[0] for row in rows) for rows in (coverage, shown))
+    silent = rules - others
+    return ", ".join(
+        f"{'all' if silent[family] == count else f'{silent[family]} of'} {count} of {FAMILY_NAMES[family]}"
+        for family, count in rules.items()
+        if family in silent
+    )
 
 
 def _show_suppressions(summary: Summary, console: Console) -> None:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.progress import track
 
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType
 from expectations.judging.finding import Finding
-from expectations.report.duties import DutiesReport, DutyState, duties_table, duties_verdict
+from expectations.report.duties import DutiesReport, DutyReport, DutyState, duties_table, duties_verdict
 from expectations.report.junit import junit_duties
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_failing_flags, fails, now, write_report
 from streaming.feeder.feeder import open_save
@@ -67,12 +69,19 @@ def run(arguments: argparse.Namespace) -> int:
     with open_save(arguments.save) as stream:
         try:
             probing.open()
-            duties = list(probing.run(DUTIES, writes=arguments.writes))
+            duties = list(_with_progress(probing.run(DUTIES, writes=arguments.writes)))
         finally:
             writer = PcapWriter(stream, LinkType.ETHERNET)
             for packet in probing.packets:
                 writer.write(packet)
     return tell(DutiesReport(arguments.address, str(arguments.save), target.requests, duties), arguments)
+
+
+def _with_progress(duties: Iterable[DutyReport]) -> Iterable[DutyReport]:
+    """Show on a terminal how many duties were asked for: a slow broker takes minutes."""
+    console = Console(stderr=True)
+    silent = not console.is_terminal
+    return track(duties, "asking", len(DUTIES), console=console, transient=True, disable=silent)
 
 
 def tell(report: DutiesReport, arguments: argparse.Namespace) -> int:

@@ -136,7 +136,9 @@ def _provoke(command: list[str], arguments: argparse.Namespace) -> int:
         if getattr(arguments, flag):
             raise UserError(f"--{flag} is not for --provoke: run `kipwatch check` on what was saved")
     duties, requests = [], 0
-    for provocation in _chosen(arguments.provoke):
+    chosen = _chosen(arguments.provoke)
+    for number, provocation in enumerate(chosen, 1):
+        print(f"kipwatch: {number} of {len(chosen)}, {provocation.name}", file=sys.stderr)
         save = arguments.save.with_stem(f"{arguments.save.stem}-{provocation.name}")
         provoking = Provoking(provocation)
         trouble, status = _recorded(command, arguments, save, provoking.begin)

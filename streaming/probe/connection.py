@@ -19,6 +19,7 @@ from ipaddress import ip_address
 
 from decoders.frame.record import Direction
 from decoders.schema.registry import Schemas
+from decoders.wire.other_protocol import OtherProtocol, protocol_of_server
 from decoders.wire.packet import Packet
 from decoders.wire.segment import SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
@@ -121,6 +122,8 @@ class ProbingClient(InstanceClient):
         self.may_close = False
         """Whether closing is a proper response to what is asked now."""
         self.was_closed = False
+        self.protocol = OtherProtocol.NOISE
+        """The other protocol that the server speaks, if it is known."""
         self.asked = "the login"
         """What was asked last."""
         self._record = record
@@ -179,9 +182,11 @@ class ProbingClient(InstanceClient):
     def receive(self) -> bytes:
         """Read the next response. Raises UnansweredError."""
         deadline = time.monotonic() + self.target.patience
-        (size,) = _LENGTH.unpack(self._receive(_LENGTH.size, deadline))
+        prefix = self._receive(_LENGTH.size, deadline)
+        (size,) = _LENGTH.unpack(prefix)
         if not 0 <= size <= MOST_READ:
             # The part that was read shows the judge its length.
+            self.protocol = protocol_of_server(prefix)
             self._receive(MOST_READ if size > 0 else 1, deadline)
             raise self._failed(Trouble.LONG)
         return self._receive(size, deadline)

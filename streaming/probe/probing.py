@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from decoders.wire.other_protocol import OtherProtocol
 from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType
@@ -32,7 +33,7 @@ class Probing:
         self._opener = ""
 
     def open(self) -> None:
-        """Ask for the versions. Raises UserError if the broker cannot be reached or refuses the login."""
+        """Ask for the versions. Raises UserError if there is no Kafka, or if it refuses the login."""
         address = address_text(*self._target.address)
         try:
             with self._target.connect(self._opening.extend) as client:
@@ -42,6 +43,10 @@ class Probing:
             raise UserError(f"cannot probe {address}: {error}") from error
         finally:
             self.packets += self._opening
+        if client.protocol is OtherProtocol.TLS:
+            raise UserError(f"{address} expects TLS: set kafka.security.protocol in the configuration")
+        if client.protocol is not OtherProtocol.NOISE:
+            raise UserError(f"cannot probe {address}: it speaks {client.protocol}, not Kafka")
         if client.trouble == Trouble.LOGIN:
             raise UserError(f"{address} refused the login: correct kafka.sasl.* in the configuration")
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from expectations.report.coverage import coverage_of
 from expectations.report.junit import junit_report
+from expectations.rules.base.reason import Reason
 from expectations.rules.catalogue import RULES
 from tests.streaming.captures import violating
 
@@ -59,6 +60,16 @@ def test_what_fails_and_what_does_not_are_told_in_full() -> None:
     assert "10.0.0.1:40000 -> 10.0.0.2:9092, frame 2, seen 1x" in (failure.text or "")
     assert suite.find("testcase[@name='kip1313/instance-id-changed']/failure") is None
     assert "kip1313/instance-id-changed" in (suite.findtext("system-out") or "")
+
+
+def test_what_is_undecided_of_a_rule_that_conforms_is_told() -> None:
+    rule = RULES[0].id
+    rulings = {"conforms": 3, str(Reason.NOT_ASKED): 2, str(Reason.CUT): 1}
+    checks = {(rule, ruling): count for ruling, count in rulings.items()}
+    (suite,) = ET.fromstring(junit_report([], [], coverage_of(checks), TIMESTAMP))
+    assert suite.findtext("system-out") == f"{rule}: 3 of 6 checks undecided (2 not-asked, 1 cut)"
+    case = suite.find(f"testcase[@name='{rule}']")
+    assert case is not None and not list(case)
 
 
 @given(st.text(max_size=20).filter(lambda name: not re.fullmatch(r"[\w.\-]*", name)))

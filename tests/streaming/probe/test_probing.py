@@ -75,7 +75,7 @@ def silent(connection: socket.socket) -> None:
 
 
 def garbage(connection: socket.socket) -> None:
-    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    connection.sendall(b"220 localhost ESMTP\r\n")
 
 
 def huge(connection: socket.socket) -> None:
@@ -140,6 +140,23 @@ def test_a_hostile_server_gets_rows(serve: Callable[[socket.socket], None], stat
     assert target.requests <= MOST_REQUESTS
     assert most < 250 * MOST_READ
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP, not Kafka"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "it speaks SSH, not Kafka"),
+        (b"\x15\3\3\0\2\2\x46", "expects TLS: set kafka.security.protocol"),
+    ],
+)
+def test_a_server_of_another_protocol_is_a_user_error(response: bytes, message: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(response)
+
+    with LoopbackServer("other", quietly(serve)) as server, pytest.raises(UserError, match=message):
+        Probing(Target(SCHEMAS, server.address, patience=SHORT), Terms()).open()
 
 
 def test_a_port_where_nobody_listens_is_a_user_error() -> None:
