@@ -8,7 +8,7 @@ from dashboards import fleet_queries, layout, links, panels, tables
 from dashboards.panels import AMBER, GREEN
 from dashboards.tables import API, FEATURES, HIGHEST, LOWEST, VERSIONS
 
-NO_BROKER = "no client has asked a broker for its versions since kipwatch was started"
+NO_BROKER = "no client has asked a broker for its versions, or kipwatch is not scraped"
 
 
 def dashboard() -> builder.Dashboard:
@@ -82,6 +82,7 @@ def _different() -> panels.Panel:
         column="brokers",
         cell="range",
         header="API",
+        empty="no API differs, or kipwatch is not scraped",
     )
 
 
@@ -91,7 +92,7 @@ def _changes() -> panels.Panel:
         "How often brokers of a listener advertised versions that they had not advertised before.",
         {"{{listener}}": fleet_queries.CHANGES},
         span=24,
-        empty="no broker has changed its versions since kipwatch was started",
+        empty="no broker has changed its versions, or kipwatch is not scraped",
     )
     return panels.stacked_bars(graph)
 

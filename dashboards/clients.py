@@ -136,7 +136,7 @@ def _violators() -> panels.Panel:
 
 def _endangered() -> panels.Panel:
     return tables.table_panel(
-        "Who would break at the next upgrade",
+        "Who is at risk",
         "Versions of client software by how surely a broker that enforces the KIPs would refuse them: "
         "it must refuse what is forbidden, and may refuse what is advised against.",
         {
@@ -265,7 +265,7 @@ def _its_rebootstraps() -> panels.Panel:
         "IDs. Violates: it came back with them, and goes in circles. All software counts, chosen or not.",
         {"{{verdict}}": fleet_queries.REBOOTSTRAPS},
         span=24,
-        empty="none",
+        empty="none was seen",
     )
 
 

@@ -154,5 +154,9 @@ _REBOOTSTRAPS = select(metrics.RULE_CHECKS, JOB, one_of("rule", [REBOOTSTRAP_REP
 REBOOTSTRAPS = f"round({total(grown(_REBOOTSTRAPS, RANGE), 'verdict')})"
 """How often the next connection after a rebootstrap gave up the IDs (conforms), or showed them again."""
 VERSIONS_SEEN = or_zero(f"count({MOST_OPEN_BY_SOFTWARE})")
-RELEASES = f"group by (kafka) ({select(metrics.BUILD_INFO, JOB)})"
+RELEASES = (
+    f"group by (kafka) ({select(metrics.BUILD_INFO, JOB)}) "
+    'or on () label_replace(vector(0), "kafka", "no data", "", "")'
+)
+"""Grafana shows names alone, so that there is none has a name, too."""
 OPEN = f"{open_now()} or 0 * {SEEING.delivers}"

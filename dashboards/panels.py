@@ -68,7 +68,7 @@ Steps = list[tuple[float, str]]
 States = Mapping[int, tuple[str, str]] | Mapping[str, tuple[str, str]]
 """Words and colours of numbers, or of texts."""
 RULE_STATES = {
-    recordings.NOT_EXERCISED: ("not exercised", TRANSPARENT),
+    recordings.NOT_EXERCISED: (" ", TRANSPARENT),
     recordings.ONLY_UNDECIDED: ("only undecided", PURPLE),
     recordings.CONFORMS: ("conforms", GREEN),
     recordings.COULD_BE_BETTER: ("could be better", AMBER),

@@ -6,7 +6,6 @@ from grafana_foundation_sdk.builders import dashboard as builder
 
 from dashboards import layout, links, panels, queries, tables
 from dashboards.links import Addresses
-from dashboards.panels import AMBER, GREEN
 from dashboards.tables import CLIENT, CLUSTER, FIRST, LAST, LEVEL, LISTENER, OWNED, RULE, VERSION
 from expectations.rules.base.rule import Verdict
 from streaming.metrics import definitions as metrics
@@ -43,7 +42,6 @@ def _offences() -> panels.Panel:
         "Offences",
         "How often the rule was broken over the range, at any level.",
         {"offences": queries.OFFENCES},
-        steps=[(0, GREEN), (1, AMBER)],
         span=4,
     )
 

@@ -144,7 +144,7 @@ def table_panel(
 
 
 def matrix_panel(
-    title: str, description: str, query: str, *, row: str, column: str, cell: str, header: str
+    title: str, description: str, query: str, *, row: str, column: str, cell: str, header: str, empty: str
 ) -> table.Panel:
     """Show a label of each series in the row and the column that two others of its labels name.
 
@@ -164,7 +164,7 @@ def matrix_panel(
         .datasource(DATA_SOURCE)
         .unit(TEXT)
         .thresholds(panels.thresholds([(0, GREY)]))
-        .no_value("none")
+        .no_value(empty)
         .with_transformation(_transformation("groupingToMatrix", named))
         .with_transformation(_transformation("organize", renamed))
         .with_target(panels.instant(query).format(PromQueryFormat.TABLE))

@@ -279,7 +279,7 @@ def test_timelines_show_every_rule_on_one_page_and_leave_out_what_was_not_exerci
         assert timeline["options"]["perPage"] >= len(RULES)
         mapping, nothing = timeline["fieldConfig"]["defaults"]["mappings"]
         assert (nothing["options"]["match"], nothing["options"]["result"]["text"]) == ("null", "")
-        assert mapping["options"]["0"] == {"text": "not exercised", "color": "transparent", "index": 0}
+        assert mapping["options"]["0"] == {"text": " ", "color": "transparent", "index": 0}
         assert timeline["options"]["legend"]["showLegend"]
 
 
