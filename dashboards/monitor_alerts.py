@@ -112,7 +112,7 @@ def _stalled(addresses: Addresses) -> Alert:
         summary="kipwatch judges nothing: no violation would be seen.",
         description=(
             "The latest batch was finished {{ $value | humanizeDuration }} ago. Until one is, the absence of "
-            "violations means nothing."
+            "violations means nothing. The query's own page and log say whether Kafka responds to it."
         ),
         runbook=addresses.section("kipwatchstalled"),
         dashboard=addresses.dashboard(PIPELINE, "job"),
