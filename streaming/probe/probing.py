@@ -47,6 +47,8 @@ class Probing:
             raise UserError(f"{address} expects TLS: set kafka.security.protocol in the configuration")
         if client.protocol is not OtherProtocol.NOISE:
             raise UserError(f"cannot probe {address}: it speaks {client.protocol}, not Kafka")
+        if client.trouble == Trouble.SILENT and not self._target.received:
+            raise UserError(f"cannot probe {address}: {Trouble.SILENT}; name a listener of Kafka")
         if client.trouble == Trouble.LOGIN:
             raise UserError(f"{address} refused the login: correct kafka.sasl.* in the configuration")
 

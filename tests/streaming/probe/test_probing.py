@@ -69,11 +69,6 @@ def test_what_joins_groups_is_asked_only_if_it_is_wanted() -> None:
     assert unasked == ["member-id-assigned", "member-id-kept"]
 
 
-def silent(connection: socket.socket) -> None:
-    while connection.recv(4096):
-        pass
-
-
 def garbage(connection: socket.socket) -> None:
     connection.sendall(b"220 localhost ESMTP\r\n")
 
@@ -116,7 +111,6 @@ def quietly(serve: Callable[[socket.socket], None]) -> Callable[[socket.socket],
 @pytest.mark.parametrize(
     ("serve", "states"),
     [
-        (silent, {DutyState.UNDECIDED}),
         (closing, {DutyState.UNDECIDED}),
         (garbage, {DutyState.UNDECIDED, DutyState.VIOLATES}),
         (echoing, {DutyState.UNDECIDED, DutyState.VIOLATES}),
@@ -148,12 +142,13 @@ def test_a_hostile_server_gets_rows(serve: Callable[[socket.socket], None], stat
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "it speaks HTTP, not Kafka"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "it speaks SSH, not Kafka"),
         (b"\x15\3\3\0\2\2\x46", "expects TLS: set kafka.security.protocol"),
+        (b"", "no response within 5 s; name a listener of Kafka"),
     ],
 )
-def test_a_server_of_another_protocol_is_a_user_error(response: bytes, message: str) -> None:
+def test_what_is_no_kafka_is_a_user_error(response: bytes, message: str) -> None:
     def serve(connection: socket.socket) -> None:
-        connection.recv(4096)
-        connection.sendall(response)
+        while connection.recv(4096):
+            connection.sendall(response)
 
     with LoopbackServer("other", quietly(serve)) as server, pytest.raises(UserError, match=message):
         Probing(Target(SCHEMAS, server.address, patience=SHORT), Terms()).open()
