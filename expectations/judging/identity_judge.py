@@ -15,7 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import OF_CLIENTS, Claim, IdentityKind, PackedClaim
 from expectations.judging.finding import Finding, Subject, finding_of
-from expectations.judging.identity_state import SETTLED_AFTER, Group, Identities, IdentityState, KnownClaim
+from expectations.judging.identity_state import (
+    CLAIM_LIMITS,
+    SETTLED_AFTER,
+    Group,
+    Identities,
+    IdentityState,
+    KnownClaim,
+)
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.rules.base.identity_rule import IdentityRule
@@ -24,11 +31,17 @@ from expectations.rules.base.rule import Judgement, Rule, Verdict, undecided
 
 
 class IdentityJudge:
-    """Judges identities by the identity rules of its terms."""
+    """Judges identities by the identity rules of its terms. `claim_limits` bounds what it keeps of each."""
 
-    def __init__(self, api_names: Mapping[int, str], terms: Terms | None = None) -> None:
+    def __init__(
+        self,
+        api_names: Mapping[int, str],
+        terms: Terms | None = None,
+        claim_limits: Mapping[IdentityKind, int] = CLAIM_LIMITS,
+    ) -> None:
         self._api_names = api_names
         self._terms = terms or Terms()
+        self._claim_limits = claim_limits
         rules = self._rules = [rule for rule in self._terms.rules if isinstance(rule, IdentityRule)]
         self._rules_of = {kind: [rule for rule in rules if rule.judges(kind)] for kind in IdentityKind}
         self._prompt_rules_of = {
@@ -44,7 +57,7 @@ class IdentityJudge:
                 # The identity of a server is its address.
                 listener = self._terms.listener(added[0].identity.name)
                 outcome.ranges_changes[listener] = outcome.ranges_changes.get(listener, 0) + changes
-            for forgotten in group.add(added, state.tick):
+            for forgotten in group.add(added, state.tick, self._claim_limits):
                 self._give_up(forgotten, outcome)
             self._judge_group(group, outcome)
         for group in state.surplus():

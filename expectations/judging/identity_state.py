@@ -10,7 +10,7 @@ touches (`streaming/state/identities.py`). `IdentityState` has them all as objec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ from expectations.rules.base.rule import Level
 
 GROUP_LIMIT: Final = 8_000
 """Identities that one bucket keeps; the one that was silent for longest makes room."""
-CLAIM_LIMITS: Final = {
+CLAIM_LIMITS: Final[Mapping[IdentityKind, int]] = {
     IdentityKind.INSTANCE: 64,
     IdentityKind.MEMBER: 64,
     IdentityKind.CLIENT: 64,
@@ -67,7 +67,9 @@ class Group(msgspec.Struct, array_like=True, gc=False):
     due_tick: int = 0
     has_forgotten: bool = False
 
-    def add(self, claims: Iterable[Claim], tick: int) -> list[KnownClaim]:
+    def add(
+        self, claims: Iterable[Claim], tick: int, limits: Mapping[IdentityKind, int] = CLAIM_LIMITS
+    ) -> list[KnownClaim]:
         """Add claims after a tick, and later snapshots of known ones; return those forgotten for room."""
         known = {each.claim.key: each for each in self.known}
         is_unsettled = self.due_tick > 0
@@ -79,7 +81,7 @@ class Group(msgspec.Struct, array_like=True, gc=False):
                 known[claim.key] = KnownClaim(claim, tick)
                 is_unsettled = True
         self.known = list(known.values())
-        forgotten = self._make_room()
+        forgotten = self._make_room(limits)
         if is_unsettled:
             self._schedule(tick)
         return forgotten
@@ -122,7 +124,7 @@ class Group(msgspec.Struct, array_like=True, gc=False):
             known.changed_tick = tick
         return is_unsettled
 
-    def _make_room(self) -> list[KnownClaim]:
+    def _make_room(self, limits: Mapping[IdentityKind, int]) -> list[KnownClaim]:
         if len(self.known) <= ALIKE_LIMIT:  # the smallest limit
             return []
         places = _places_among_alike(self.known)
@@ -130,7 +132,7 @@ class Group(msgspec.Struct, array_like=True, gc=False):
         advertised = [each for each in self.known if each.claim.ranges is not None]
         oldest = sorted(advertised, key=lambda each: each.claim.until)
         forgotten = oldest[: max(len(oldest) - ADVERTISEMENTS_LIMIT, 0)]
-        surplus = len(self.known) - len(forgotten) - CLAIM_LIMITS[self.known[0].claim.identity.kind]
+        surplus = len(self.known) - len(forgotten) - limits[self.known[0].claim.identity.kind]
         if surplus > 0:
             others = [each for each in self.known if each not in forgotten]
             others.sort(key=lambda each: _how_soon_forgotten(each, places.get(id(each), 0)))

@@ -33,10 +33,10 @@ from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.conversation.observation import Window
 from expectations.conversation.progress import ApiVersion
-from expectations.identity.claim import Claim, Identity, PackedClaim
+from expectations.identity.claim import OF_CLIENTS, Claim, Identity, PackedClaim
 from expectations.judging.finding import Finding
 from expectations.judging.identity_judge import IdentityJudge
-from expectations.judging.identity_state import Identities, IdentityState
+from expectations.judging.identity_state import CLAIM_LIMITS, Identities, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 
 WINDOW = 250_000
 """Records that are judged together. Larger windows fold to fewer observations."""
+MOST_CLAIMS = {**CLAIM_LIMITS, **dict.fromkeys(OF_CLIENTS, 1_024)}
+"""Claims that are kept of one identity. A query judges claims after a minute or two and may then forget.
+Here all are judged at the end, and a test suite opens hundreds of connections under one client ID."""
 
 
 class FileRead(msgspec.Struct, frozen=True):
@@ -193,7 +196,7 @@ class CollectingIdentityJudge(IdentityJudge):
     """Records verdicts on identities in the fleet, and which connections showed which identity."""
 
     def __init__(self, collector: Collector, api_names: Mapping[int, str], terms: Terms) -> None:
-        super().__init__(api_names, terms)
+        super().__init__(api_names, terms, MOST_CLAIMS)
         self._collector = collector
 
     def process(self, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Outcome:

@@ -9,8 +9,10 @@ import pytest
 from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
 from streaming.check.examination import Examination, examine
-from tests.exchange import ID_A, ID_B, Exchange
-from tests.streaming.captures import violating, write_capture
+from tests.exchange import ID_A, ID_B, SECOND, Exchange
+from tests.streaming.captures import packets_of, violating, write_capture, write_packets
+
+NOT_REPEATED = "kip35/negotiation-not-repeated"
 
 
 def long_conversation() -> Exchange:
@@ -58,6 +60,24 @@ def test_every_frame_is_counted_and_every_byte_booked(tmp_path: Path) -> None:
     assert examination.ledger["lost"] == 4 * 100
     assert sum(examination.undecodable.values()) == 4
     assert examination.connections == 1
+
+
+@pytest.mark.parametrize(("first_asks", "found"), [(True, [NOT_REPEATED]), (False, [])])
+def test_hundreds_of_connections_under_one_client_id_are_judged(
+    tmp_path: Path, first_asks: bool, found: list[str]
+) -> None:
+    """The last of them does not ask for versions. It accuses nobody if the first did not either."""
+    packets = []
+    for number in range(200):
+        exchange = Exchange(client=f"10.0.0.1:{2_000 + number}", at=number * 10 * SECOND)
+        if 0 < number < 199 or (number == 0 and first_asks):
+            exchange.negotiate(client_id="app")
+        exchange.request("Metadata", 12, client_id="app")
+        exchange.close()
+        packets += packets_of(exchange)
+    examination = examine(write_packets(tmp_path / "suite.pcap", packets), default_schemas())
+    assert [finding.rule for finding in examination.findings] == found
+    assert not any("forgotten" in row.reasons for row in examination.coverage)
 
 
 def test_a_listener_is_named_as_configured(tmp_path: Path) -> None:
