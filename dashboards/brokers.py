@@ -8,6 +8,8 @@ from dashboards import fleet_queries, layout, links, panels, tables
 from dashboards.panels import AMBER, GREEN
 from dashboards.tables import API, FEATURES, HIGHEST, LOWEST, VERSIONS
 
+BROKER_WIDTH = 400
+"""In pixels. The name of a pod in a headless service is not cut."""
 NO_BROKER = "no client has asked a broker for its versions, or kipwatch is not scraped"
 
 
@@ -62,9 +64,9 @@ def _each() -> panels.Panel:
         "Each broker address with the IDs of what it advertised last: equal IDs stand for equal lists.",
         {"Known": fleet_queries.BROKERS},
         [
-            tables.TableColumn("cluster", "Cluster", 200),
-            tables.TableColumn("listener", "Listener", 200),
-            tables.TableColumn("broker", "Broker", 200),
+            tables.TableColumn("cluster", "Cluster", 190),
+            tables.TableColumn("listener", "Listener", 190),
+            tables.TableColumn("broker", "Broker", BROKER_WIDTH, grows=False),
             VERSIONS,
             FEATURES,
         ],

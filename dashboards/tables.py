@@ -78,8 +78,8 @@ _LEVELS = {name: (name, colour) for name, colour in panels.LEVELS.items()}
 LEVEL_NAME = TableColumn("level", "Level", 110, states=_LEVELS)
 LOWEST = TableColumn("lowest", "Lowest", 80)
 HIGHEST = TableColumn("highest", "Highest", 80)
-VERSIONS = TableColumn("versions", "Versions", 130)
-FEATURES = TableColumn("features", "Features", 130)
+VERSIONS = TableColumn("versions", "Versions", 100, grows=False)
+FEATURES = TableColumn("features", "Features", 100, grows=False)
 FIRST = TableColumn("First", "First", 137, unit=panels.MOMENT, states=BEFORE_RANGE)
 _COLOURS = dict(zip(SEVERITIES, (RED, AMBER, BLUE), strict=True))
 _SEVERE = {rank: (str(name), _COLOURS[rank]) for rank, name in SEVERITIES.items()}
@@ -168,6 +168,7 @@ def matrix_panel(
         .with_transformation(_transformation("groupingToMatrix", named))
         .with_transformation(_transformation("organize", renamed))
         .with_target(panels.instant(query).format(PromQueryFormat.TABLE))
+        .override_by_name(header, TableColumn(row, header, 260, grows=False).properties())
         .height(panels.GRAPH_HEIGHT)
         .span(24)
     )
