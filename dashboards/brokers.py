@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import dashboard as builder
 
 from dashboards import fleet_queries, layout, links, panels, tables
 from dashboards.panels import AMBER, GREEN
-from dashboards.tables import API, FEATURES, HIGHEST, LOWEST, VERSIONS
+from dashboards.tables import API, CLUSTER, FEATURES, HIGHEST, LISTENER, LOWEST, VERSIONS
 
 BROKER_WIDTH = 400
 """In pixels. The name of a pod in a headless service is not cut."""
@@ -64,8 +64,8 @@ def _each() -> panels.Panel:
         "Each broker address with the IDs of what it advertised last: equal IDs stand for equal lists.",
         {"Known": fleet_queries.BROKERS},
         [
-            tables.TableColumn("cluster", "Cluster", 190),
-            tables.TableColumn("listener", "Listener", 190),
+            CLUSTER,
+            LISTENER,
             tables.TableColumn("broker", "Broker", BROKER_WIDTH, grows=False),
             VERSIONS,
             FEATURES,

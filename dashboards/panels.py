@@ -67,6 +67,7 @@ Panel = Builder[model.Panel]
 Steps = list[tuple[float, str]]
 States = Mapping[int, tuple[str, str]] | Mapping[str, tuple[str, str]]
 """Words and colours of numbers, or of texts."""
+# A word in the gaps would be cut by the next bar.
 RULE_STATES = {
     recordings.NOT_EXERCISED: (" ", TRANSPARENT),
     recordings.ONLY_UNDECIDED: ("only undecided", PURPLE),

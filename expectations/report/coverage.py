@@ -15,6 +15,8 @@ from expectations.rules.catalogue import RULES
 
 Checks = Mapping[tuple[str, str], int]
 """(rule ID, ruling) → count."""
+FAMILY_NAMES = {rule.family: rule.kip for rule in RULES}
+"""How the KIP of each family of rules is called."""
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -25,6 +27,11 @@ class Coverage(msgspec.Struct, frozen=True):
     violates: int
     undecided: int
     reasons: dict[str, int] = {}
+
+    @property
+    def family(self) -> str:
+        """The family of the rule."""
+        return self.rule.partition("/")[0]
 
     @property
     def exercised(self) -> bool:

@@ -80,8 +80,7 @@ def _document(cases: Sequence[ET.Element], lines: Sequence[str], timestamp: str)
 
 
 def _case(row: Coverage, failures: Sequence[Finding]) -> ET.Element:
-    family = row.rule.partition("/")[0]
-    case = ET.Element("testcase", classname=f"kipwatch.{family}", name=row.rule, time="0")
+    case = ET.Element("testcase", classname=f"kipwatch.{row.family}", name=row.rule, time="0")
     if failures:
         _fail(case, failures)
     elif state_in_words(row) not in _DECIDED:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import groupby
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from expectations.judging.finding import Finding
 from expectations.report.client import Software, software_text
-from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.coverage import FAMILY_NAMES, Coverage, state_in_words
 from expectations.report.matrix import LEVEL_SIGNS
 from expectations.report.page import (
-    FAMILY_NAMES,
     Anchors,
     document,
     findings_list,
@@ -202,7 +202,7 @@ def _coverage(view: LiveView, anchors: Anchors) -> str:
     bodies = (
         f'<tbody><tr class="family"><th scope="rowgroup" colspan="5">{FAMILY_NAMES[family]}</th></tr>\n'
         f"{''.join(_rule(row, levels.get(row.rule, ''), anchors) for row in rows)}</tbody>\n"
-        for family, rows in groupby(coverage, key=lambda row: row.rule.partition("/")[0])
+        for family, rows in groupby(coverage, key=attrgetter("family"))
     )
     heads = "".join(_head(sign, verdict) for sign, verdict in zip("✓✕?", Verdict, strict=True))
     exercised = sum(row.exercised for row in coverage)

@@ -15,7 +15,7 @@ import numpy as np
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.client import EMPTY, Client, Software, software_text
-from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.coverage import FAMILY_NAMES, Coverage, state_in_words
 from expectations.report.matrix import cell_text, facts_of, feature_lines
 from expectations.report.terminal import (
     FindingGroup,
@@ -33,7 +33,6 @@ from expectations.rules.catalogue import RULES
 
 _SUMMARIES = {rule.id: rule.summary for rule in RULES}
 _LEVELS = {rule.id: str(rule.level) for rule in RULES}
-FAMILY_NAMES = {rule.family: rule.kip for rule in RULES}
 
 Section = tuple[str, str, str]
 """A section of a page: its ID, its heading and its content as HTML."""
@@ -175,7 +174,7 @@ def rules_matrix(
     and a rule leads.
     """
     shown = "".join(f'<th scope="col">{head}</th>' for head in heads)
-    families = groupby(zip(*columns, strict=True), key=lambda rows: rows[0].rule.partition("/")[0])
+    families = groupby(zip(*columns, strict=True), key=lambda rows: rows[0].family)
     bodies = "".join(_family(family, list(rows), place) for family, rows in families)
     return (
         f'{_legend()}<div class="wide"><table class="matrix">\n'

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.client import Client
-from expectations.report.coverage import Coverage
-from expectations.report.page import FAMILY_NAMES
+from expectations.report.coverage import FAMILY_NAMES, Coverage
 from expectations.report.terminal import (
     client_lines,
     counted,
@@ -122,7 +121,7 @@ def _show_coverage(summary: Summary, console: Console, *, every_rule: bool) -> N
 
 def _silent(coverage: Iterable[Coverage], shown: Iterable[Coverage]) -> str:
     """Return how many rules of each KIP are not shown."""
-    rules, others = (Counter(row.rule.partition("/")[0] for row in rows) for rows in (coverage, shown))
+    rules, others = (Counter(row.family for row in rows) for rows in (coverage, shown))
     silent = rules - others
     return ", ".join(
         f"{'all' if silent[family] == count else f'{silent[family]} of'} {count} of {FAMILY_NAMES[family]}"
