@@ -143,37 +143,34 @@ def _note_standing(state: FastPathState, has_bytes: Any) -> None:
 @inlined
 def _process_payload(state: FastPathState, at: int, end: int) -> int:
     """Process the bytes that are next in their direction. Returns DONE, or why that is not possible."""
-    packet = state.packet[0]
+    packet, totals = state.packet[0], state.totals[0]
     flow, stream = state.flows[packet.flow], state.streams[packet.flow, packet.direction]
-    state.flow_draft[0], state.stream_draft[0] = flow, stream
-    state.totals_draft[0] = state.totals[0]
+    if flow.is_opening and not _opens(state, at, end):
+        return SLOW_PATH
+    state.flow_before[0], state.stream_before[0], state.totals_before[0] = flow, stream, totals
+    flow.is_opening = False
     packet.begin = at
     packet.captured_at, packet.position = state.captured_at[packet.row], state.positions[packet.row]
     packet.acknowledgment = state.segments.acknowledgments[packet.row]
     missing = state.segments.missing[packet.row]
-    if flow.is_opening and not _opens(state, at, end):
-        return SLOW_PATH
-    state.flow_draft[0].is_opening = False
     if flow.is_opaque:
-        status = _skip_opaque(state, end - at, missing)
+        status = _skip_opaque(flow, end - at, missing)
     elif flow.is_tls:
         status = read_records(state)
     else:
         status = cut_frames(state, at, end)
         if status == DONE and missing:
             status = skip_hole(state, end, missing)
+    held = _held(flow, stream, state) - _held(state.flow_before[0], state.stream_before[0], state)
+    if status == DONE and totals.held + held > state.limits[0].max_held:
+        status = SLOW_PATH
     if status != DONE:
+        state.flows[packet.flow] = state.flow_before[0]
+        state.streams[packet.flow, packet.direction] = state.stream_before[0]
+        state.totals[0] = state.totals_before[0]
         return status
-    limits = state.limits[0]
-    held = _held(state.flow_draft[0], state.stream_draft[0], limits.in_flight_cost)
-    held -= _held(flow, stream, limits.in_flight_cost)
-    if state.totals[0].held + held > limits.max_held:
-        return SLOW_PATH
     _count_by_port(state)
-    state.flows[packet.flow] = state.flow_draft[0]
-    state.streams[packet.flow, packet.direction] = state.stream_draft[0]
-    state.totals[0] = state.totals_draft[0]
-    state.totals[0].held += held
+    totals.held += held
     flow.held += held
     stream.next += end - at + missing
     stream.next_sequence = (stream.next_sequence + end - at + missing) & (SEQUENCE_SPACE - 1)
@@ -190,9 +187,8 @@ def _opens(state: FastPathState, at: int, end: int) -> Any:
 
 
 @inlined
-def _skip_opaque(state: FastPathState, size: int, missing: int) -> int:
+def _skip_opaque(flow: Any, size: int, missing: int) -> int:
     """Count bytes that are not Kafka, or are excluded, or cannot be decrypted."""
-    flow = state.flow_draft[0]
     if flow.is_excluded:
         flow.excluded += size
     elif flow.is_encrypted:
@@ -205,24 +201,24 @@ def _skip_opaque(state: FastPathState, size: int, missing: int) -> int:
 
 @inlined
 def _count_by_port(state: FastPathState) -> None:
-    """Add the counts of the flow's draft to those of its port."""
-    flow, draft = state.flows[state.packet[0].flow], state.flow_draft[0]
+    """Add what the packet's payload added to the flow's counts to those of its port."""
+    flow, before = state.flows[state.packet[0].flow], state.flow_before[0]
     port = state.ports[flow.port]
-    port.framed += draft.framed - flow.framed
-    port.lost += draft.lost - flow.lost
-    port.after_hole += draft.after_hole - flow.after_hole
-    port.opaque += draft.opaque - flow.opaque
-    port.excluded += draft.excluded - flow.excluded
-    port.encrypted += draft.encrypted - flow.encrypted
-    port.tls += draft.tls - flow.tls
+    port.framed += flow.framed - before.framed
+    port.lost += flow.lost - before.lost
+    port.after_hole += flow.after_hole - before.after_hole
+    port.opaque += flow.opaque - before.opaque
+    port.excluded += flow.excluded - before.excluded
+    port.encrypted += flow.encrypted - before.encrypted
+    port.tls += flow.tls - before.tls
 
 
 @inlined
-def _held(flow: Any, stream: Any, in_flight_cost: int) -> Any:
+def _held(flow: Any, stream: Any, state: FastPathState) -> Any:
     """Return how many bytes the frame and the TLS record of one direction and the requests in flight hold."""
     record = stream.held + PIECE_COST * stream.pieces
     frame = stream.prefix_length if stream.size == UNSET else PREFIX + stream.filled
-    return in_flight_cost * flow.in_flight + record + frame
+    return state.limits[0].in_flight_cost * flow.in_flight + record + frame
 
 
 @inlined

@@ -1,8 +1,8 @@
 """The arrays that the compiled code of the fast path works on, and its results for a packet.
 
 The fast path produces what `connection`, `stream`, `framing`, `kafka_layer` and their parts produce for the
-same packets. A packet that is out of the ordinary changes nothing: its payload is processed on drafts of the
-flow's state, which are copied back only if the packet was processed to its end.
+same packets. A packet that is out of the ordinary changes nothing: flow, stream and totals are copied before
+its payload is processed, and restored if it is not processed to its end.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ class FastPathState(NamedTuple):
     `streams` are the arrays of `Flows`, `in_flight` are the slots of its rings, `layouts` is the result of
     `produce_layouts`, `known_apis` says of each unsigned 16-bit number whether it is the API key of a first
     request that takes the fast path. `ports` has dtype PORT_BYTES and a row for each watched port. `tls` has
-    the records of flows that are decrypted. `limits`, `totals`, `packet` and the drafts have one row each,
-    with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
+    the records of flows that are decrypted. `limits`, `totals`, `packet` and the copies `…_before` have one
+    row each, with the dtypes LIMITS, TOTALS, PACKET, FLOW, STREAM and TOTALS.
 
     `latest_syn_of_pair`, `closer_of_pair` (int64) and `port_rows` (uint16, rows of `ports`) are those of
     `FlowTable`. `watched` has True for each watched port. `opened_flow` and `opened_stream` are the state of
@@ -156,6 +156,6 @@ class FastPathState(NamedTuple):
     changes: Any
     tls: TlsWindow
     packet: Any
-    flow_draft: Any
-    stream_draft: Any
-    totals_draft: Any
+    flow_before: Any
+    stream_before: Any
+    totals_before: Any

@@ -2,8 +2,7 @@
 
 `read_records` passes on the plaintext of the TLS records that a packet completes; all other bytes come as
 they are. `cut_frames` and `skip_hole` assemble frames. A complete request is added to those in flight, and a
-complete response is paired with the request that it belongs to. All this happens on the drafts of the flow's
-state.
+complete response is paired with the request that it belongs to.
 """
 
 from __future__ import annotations
@@ -46,9 +45,21 @@ _APPLICATION_DATA = int(ContentType.APPLICATION_DATA)
 
 
 @inlined
+def _flow(state: FastPathState) -> Any:
+    """Return the flow of the packet being processed."""
+    return state.flows[state.packet[0].flow]
+
+
+@inlined
+def _stream(state: FastPathState) -> Any:
+    """Return the stream of that flow in the packet's direction."""
+    return state.streams[state.packet[0].flow, state.packet[0].direction]
+
+
+@inlined
 def cut_frames(state: FastPathState, at: Any, end: Any) -> Any:
     """Cut the bytes from `at` to `end` of the data into frames. Returns DONE, or why that is not possible."""
-    stream = state.stream_draft[0]
+    stream = _stream(state)
     while at < end:
         if stream.size == UNSET:
             at = _read_prefix(state, at, end)
@@ -68,7 +79,7 @@ def cut_frames(state: FastPathState, at: Any, end: Any) -> Any:
 @inlined
 def skip_hole(state: FastPathState, at: Any, size: Any) -> Any:
     """Skip `size` bytes that were not captured, which follow those that end at `at` of the data."""
-    flow, stream = state.flow_draft[0], state.stream_draft[0]
+    flow, stream = _flow(state), _stream(state)
     wanted = stream.size - stream.passed
     if size > wanted:
         return SLOW_PATH
@@ -80,7 +91,7 @@ def skip_hole(state: FastPathState, at: Any, size: Any) -> Any:
 @inlined
 def _read_prefix(state: FastPathState, at: Any, end: Any) -> Any:
     """Read the bytes of a length prefix. Returns the offset behind them, -1 for an unusual size."""
-    packet, stream = state.packet[0], state.stream_draft[0]
+    packet, stream = state.packet[0], _stream(state)
     if stream.prefix_length == 0:
         stream.captured_at, stream.position = packet.captured_at, packet.position
         stream.acknowledgment = packet.acknowledgment
@@ -100,15 +111,15 @@ def _read_prefix(state: FastPathState, at: Any, end: Any) -> Any:
 @inlined
 def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
     """Add bytes to the frame under assembly. Returns the offset behind them, -1 if there is no room."""
-    data, stream, totals = state.data, state.stream_draft[0], state.totals_draft[0]
+    data, stream, totals = state.data, _stream(state), state.totals[0]
     piece = min(stream.size - stream.passed, end - at)
     if stream.filled < stream.passed:
-        state.flow_draft[0].after_hole += piece
+        _flow(state).after_hole += piece
         stream.passed += piece
         return at + piece
     if piece == stream.size:
         stream.start = at
-    elif state.flow_draft[0].is_tls and stream.filled in (0, at - stream.start):
+    elif _flow(state).is_tls and stream.filled in (0, at - stream.start):
         # The plaintext of successive records is in one place.
         stream.start, stream.capacity = at - stream.filled, stream.filled + piece
     else:
@@ -134,8 +145,8 @@ def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
 @inlined
 def _finish_frame(state: FastPathState, at: Any) -> Any:
     """Process a complete frame, which ends at `at` of the data, and write its row."""
-    packet, flow, stream = state.packet[0], state.flow_draft[0], state.stream_draft[0]
-    totals, frames = state.totals_draft[0], state.frames
+    packet, flow, stream = state.packet[0], _flow(state), _stream(state)
+    totals, frames = state.totals[0], state.frames
     row = totals.rows
     if row == len(frames.sequences):
         return OUT_OF_ROWS
@@ -161,8 +172,8 @@ def _finish_frame(state: FastPathState, at: Any) -> Any:
 @inlined
 def process_request(state: FastPathState) -> Any:
     """Process a complete request. Returns DONE, or why that is not possible."""
-    data, stream = state.data, state.stream_draft[0]
-    row, frames, start = state.totals_draft[0].rows, state.frames, stream.start
+    data, stream = state.data, _stream(state)
+    row, frames, start = state.totals[0].rows, state.frames, stream.start
     if stream.filled < REQUEST_LEAD:
         return SLOW_PATH
     api_key, api_version = wide(int16(data, start)), wide(int16(data, start + 2))
@@ -171,7 +182,7 @@ def process_request(state: FastPathState) -> Any:
         return SLOW_PATH
     frames.kinds[row] = _REQUEST
     frames.flags[row] = _request_flags(state)
-    flow = state.flow_draft[0]
+    flow = _flow(state)
     flow.turn = _OF_BROKER if flow.turn == _OF_CLIENT else _OF_NOBODY
     _write_pairing(frames, row, _NOT_PAIRED, NO_RECORD, -1, -1)
     return _add_in_flight(state, api_key, api_version, wide(int32(data, start + 4))) if expected else DONE
@@ -180,8 +191,8 @@ def process_request(state: FastPathState) -> Any:
 @inlined
 def process_response(state: FastPathState, at: Any) -> Any:
     """Process a complete response, which ends at `at` of the data. Returns DONE or SLOW_PATH."""
-    packet, flow, stream = state.packet[0], state.flow_draft[0], state.stream_draft[0]
-    row, frames = state.totals_draft[0].rows, state.frames
+    packet, flow, stream = state.packet[0], _flow(state), _stream(state)
+    row, frames = state.totals[0].rows, state.frames
     if stream.filled < RESPONSE_LEAD:
         return SLOW_PATH
     number = _find_request(state, wide(int32(state.data, stream.start)))
@@ -207,7 +218,7 @@ def process_response(state: FastPathState, at: Any) -> Any:
 @inlined
 def _request_flags(state: FastPathState) -> Any:
     """Return the flags of the current request: whether the client had the latest ApiVersions response."""
-    flow, stream = state.flow_draft[0], state.stream_draft[0]
+    flow, stream = _flow(state), _stream(state)
     responses = state.streams[state.packet[0].flow, TO_CLIENT]
     beyond = distance(stream.acknowledgment, responses.next_sequence)
     if flow.api_versions_end == UNSET or responses.next + beyond < flow.api_versions_end:
@@ -223,8 +234,8 @@ def _request_flags(state: FastPathState) -> Any:
 @inlined
 def _add_in_flight(state: FastPathState, api_key: Any, api_version: Any, correlation_id: Any) -> Any:
     """Add the current request to those in flight."""
-    flow, in_flight = state.flow_draft[0], state.in_flight
-    captured_at = state.stream_draft[0].captured_at
+    flow, in_flight = _flow(state), state.in_flight
+    captured_at = _stream(state).captured_at
     oldest = captured_at - state.limits[0].max_age
     if flow.in_flight and in_flight[slot_of(flow, flow.first_in_flight)].captured_at < oldest:
         return SLOW_PATH
@@ -238,7 +249,7 @@ def _add_in_flight(state: FastPathState, api_key: Any, api_version: Any, correla
     elif not flow.ids_repeat:
         flow.ids_repeat = flow.in_flight >= COMPARED or _is_used(flow, in_flight, correlation_id)
     request = in_flight[slot_of(flow, flow.first_in_flight + flow.in_flight)]
-    request.sequence = state.totals_draft[0].next_sequence
+    request.sequence = state.totals[0].next_sequence
     request.correlation_id = correlation_id
     request.api_key = api_key
     request.api_version = api_version
@@ -261,7 +272,7 @@ def _is_used(flow: Any, in_flight: Any, correlation_id: Any) -> Any:
 @inlined
 def _find_request(state: FastPathState, correlation_id: Any) -> Any:
     """Return the slot number of the request that a response belongs to, or _NOT_FOUND."""
-    flow, in_flight = state.flow_draft[0], state.in_flight
+    flow, in_flight = _flow(state), state.in_flight
     first, end = flow.first_in_flight, flow.first_in_flight + flow.in_flight
     if flow.in_order:
         is_first = first < end and in_flight[slot_of(flow, first)].correlation_id == correlation_id
@@ -286,7 +297,7 @@ def _write_pairing(  # noqa: PLR0917 - a row's columns
 @inlined
 def read_records(state: FastPathState) -> Any:
     """Process the bytes that are next in their direction. Returns DONE, or why that is not possible."""
-    packet, window, stream = state.packet[0], state.tls, state.stream_draft[0]
+    packet, window, stream = state.packet[0], state.tls, _stream(state)
     place = window.rows[packet.row]
     if place.stream == NO_STREAM:
         return SLOW_PATH
@@ -311,7 +322,7 @@ def read_records(state: FastPathState) -> Any:
 def _read_complete(state: FastPathState) -> Any:
     """Process the records that are complete."""
     packet, window = state.packet[0], state.tls
-    flow, stream = state.flow_draft[0], state.stream_draft[0]
+    flow, stream = _flow(state), _stream(state)
     place = window.rows[packet.row]
     ahead = window.streams[place.stream]
     last = ahead.first_record + ahead.records
@@ -354,7 +365,7 @@ def _content_end(state: FastPathState, number: Any) -> Any:
     begin, end = record.plain, record.plain + record.size
     if not record.opened:
         return -1
-    if not state.flow_draft[0].hides_type:
+    if not _flow(state).hides_type:
         return end if record.type == _APPLICATION_DATA else -1
     while end > begin and state.data[end - 1] == 0:
         end -= 1

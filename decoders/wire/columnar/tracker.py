@@ -115,7 +115,7 @@ class ColumnarTracker:
             keeps_principals=keeps_principals,
         )
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
-        self._drafts = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
+        self._of_packet = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
         self._max_connections = max_connections
         limits = (KEPT_FOR, IDLE_INTERVAL, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT)
         self._limits = np.array([(*limits, IN_FLIGHT_COST)], LIMITS)
@@ -202,7 +202,7 @@ class ColumnarTracker:
             elif status == OUT_OF_BYTES:
                 self._builder.grow_data()
             elif status == OUT_OF_SLOTS:
-                self._flow_table.flows.grow_ring(int(self._drafts[0]["flow"][0]))
+                self._flow_table.flows.grow_ring(int(self._of_packet[0]["flow"][0]))
             elif status == OUT_OF_FLOWS:
                 self._flow_table.flows.make_ready(_FLOWS_MADE_READY)
             elif self._slow_path.run(row):
@@ -302,7 +302,7 @@ class ColumnarTracker:
             flows.ready,
             self._changes,
             self._tls.window,
-            *self._drafts,
+            *self._of_packet,
         )
 
     def _add_changes(self) -> None:
