@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from decoders.frame.record import Kind
+from decoders.frame.record import Kind, host_of
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
@@ -357,7 +357,7 @@ class Fleet:
         activity.conclude(conversation)
         software = self._software[connection] = _software(conversation)
         client_id, principal = conversation.client_id, conversation.principal
-        host = conversation.client.rpartition(":")[0]
+        host = host_of(conversation.client)
         owner = self._owner(ClientNames(host, client_id, software[0], principal))
         if owner is not None:
             _list(activity.owners, owner)

@@ -73,20 +73,27 @@ def groups_of(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def finding_line(finding: Finding) -> Text:
-    """Return one line: level, rule, connection and message."""
+    """Return one line: level, rule, connection, with the client's software, and message."""
     line = _level(finding).append(f"{finding.rule:<31} ", "bold")
+    software = finding.client_software_name, finding.client_software_version
     owner = f" of {printable(finding.owner)}" if finding.owner else ""
-    line.append(f"{_user(finding)}{owner} → {finding.listener}  ", "dim")
+    line.append(f"{_user(finding, software)}{owner} → {finding.listener}  ", "dim")
     line.append(finding.message)
     return line
 
 
-def _user(finding: Finding) -> str:
-    """Return a client's address, where it runs, its client ID if its software is unknown, and its login."""
-    client_id = f" ({finding.client_id})" if finding.client_id and not finding.client_software_name else ""
+def _user(finding: Finding, software: Software = (None, None)) -> str:
+    """Return a client's address, its software, where it runs, and its login.
+
+    Where the software of a finding is unknown, its client ID stands instead.
+    """
+    named = software_text(software) if software[0] else ""
+    if not finding.client_software_name:
+        named = finding.client_id or ""
+    named = f" ({named})" if named else ""
     place = f" in {finding.workload}" if finding.workload else f" on {finding.node}" if finding.node else ""
     name = f" as {finding.principal}" if finding.principal else ""
-    return f"{finding.client}{printable(client_id + place + name)}"
+    return f"{finding.client}{printable(named + place + name)}"
 
 
 def counted(count: int, what: str) -> str:

@@ -32,9 +32,13 @@ def named(software: str) -> Finding:
 def test_a_finding_in_one_line_says_level_rule_connection_and_why() -> None:
     line = finding_line(FINDINGS[1]).plain
     assert line.split()[:2] == ["violation", "kip1313/instance-id-changed"]
-    assert "10.0.0.1:40000 → 10.0.0.2:9092" in line
+    assert "10.0.0.1:40000 (RP Console 1.0) → 10.0.0.2:9092" in line
     assert line.endswith(FINDINGS[1].message)
     assert "\n" not in line
+    unknown = msgspec.structs.replace(
+        FINDINGS[1], client_software_name=None, client_software_version=None, client_id="app"
+    )
+    assert "10.0.0.1:40000 (app) → 10.0.0.2:9092" in finding_line(unknown).plain
 
 
 def test_a_finding_that_is_suppressed_says_so_and_why() -> None:
