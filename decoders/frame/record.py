@@ -105,6 +105,11 @@ class Endpoint(str):
         return cls(f"[{ipaddress.ip_address(address)}]:{port}")
 
 
+def host_of(endpoint: str) -> str:
+    """Return the host of an address and port, as it stands there: `127.0.0.1`, `[::1]`."""
+    return endpoint.rpartition(":")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record of a connection.

@@ -28,7 +28,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from decoders.frame.record import Kind
+from decoders.frame.record import Kind, host_of
 from decoders.wire.segment import SocketAddress
 from expectations.conversation.bodies import (
     ClassicGroup,
@@ -107,7 +107,7 @@ class Pseudonyms:
 
     def client(self, client: SocketAddress) -> SocketAddress:
         """Replace the IP address of a client by another one, which `host` knows; the port stays."""
-        host = client.endpoint.rpartition(":")[0]
+        host = host_of(client.endpoint)
         return SocketAddress(_NETWORK + self._hash(host.encode(), _HOST_BYTES), client.port)
 
     def text(self, text: str) -> str:

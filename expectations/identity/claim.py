@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from decoders.frame.record import host_of
 from decoders.protocol import JOINING
 from decoders.wire.other_protocol import OtherProtocol, protocol_of
 from expectations.conversation.bodies import AdvertisedRanges, ClusterDescription, SoftwareClaim
@@ -261,7 +262,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def client_host(self) -> str:
         """The client's address without its port."""
-        return self.client.rpartition(":")[0]
+        return host_of(self.client)
 
     @property
     def named_software(self) -> tuple[str, str] | None:

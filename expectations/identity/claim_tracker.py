@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from decoders.frame.record import Kind
+from decoders.frame.record import Kind, host_of
 from decoders.protocol import (
     API_VERSIONS,
     JOINING,
@@ -291,7 +291,7 @@ class ConnectionClaims:
 
     def of_client(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
         """Claim the client ID at the client's address, with how the connection negotiated."""
-        host, shown = self._conversation.client.rpartition(":")[0], self._progress.client
+        host, shown = host_of(self._conversation.client), self._progress.client
         assert shown is not None and self._identities.client is not None
         identity = self._identity(IdentityKind.CLIENT, f"{host}\0{self._conversation.client_id}")
         claim = self._claim(identity, self._identities.client, shown, request, has_left)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
+from decoders.frame.record import host_of
 from expectations.conversation.columnar.own_columns import KAFKAS_LENGTH
 from expectations.conversation.columnar.window_columns import AT, MISSING, OF_EVIDENCE, WindowColumns
 from expectations.conversation.identifier import UUID_BYTES, UuidForm, written
@@ -94,7 +95,7 @@ class _OfKey(NamedTuple):
             return ids
         if self.name in ("client", "host"):
             clients = [columns.clients[window] for window in claimed.windows.tolist()]
-            return clients if self.name == "client" else [each.rpartition(":")[0] for each in clients]
+            return clients if self.name == "client" else [host_of(each) for each in clients]
         servers = [columns.servers[at] for at in columns.server_of[claimed.windows].tolist()]
         return [server if self.name == "server" else cluster for cluster, server, _ in servers]
 
@@ -290,7 +291,7 @@ class _Writer:
         found: dict[str, Callable[[], _Text | _Uuid | _OfKey]] = {
             getattr(key, name): of_part(name) for name in ("cluster", "client", "server")
         }
-        found[key.client.rpartition(":")[0]] = of_part("host")
+        found[host_of(key.client)] = of_part("host")
         for text, cell in self._stand_ins.texts.items():
             if isinstance(text, str):
                 found[text] = functools.partial(self._text, cell)

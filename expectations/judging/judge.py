@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from decoders.frame.placement import node_of, workload_of
-from decoders.frame.record import Kind
+from decoders.frame.record import Kind, host_of
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
@@ -261,7 +261,7 @@ class Judge:
         software = conversation.software.name if conversation.software else None
         return self.terms.owner(
             ClientNames(
-                conversation.client.rpartition(":")[0],
+                host_of(conversation.client),
                 conversation.client_id,
                 software,
                 conversation.principal,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from decoders.frame.record import host_of
 from expectations.conversation.bodies import ClusterDescription
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.pseudonyms import Pseudonyms
@@ -57,7 +58,7 @@ class Terms:
         """Return a finding as users see it: with its owner, and by their decisions."""
         if self.owner_of is not None:
             names = ClientNames(
-                finding.client.rpartition(":")[0],
+                host_of(finding.client),
                 finding.client_id,
                 finding.client_software_name,
                 finding.principal or None,

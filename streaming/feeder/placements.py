@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from decoders.frame.record import Flag, Kind, Record
+from decoders.frame.record import Flag, Kind, Record, host_of
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.feeder.pod_watch import PodWatch
 from streaming.feeder.pods import LAG
@@ -113,7 +113,7 @@ class Placements:
                 yield self._record(opened, placement)
 
     def _found(self, opened: Record) -> set[str]:
-        host = opened.client.rpartition(":")[0].strip("[]")
+        host = host_of(opened.client).strip("[]")
         return self._watch.addresses.placements(host, opened.captured_at)
 
     def _record(self, opened: Record, placement: str) -> Record:

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from decoders.frame.record import host_of
 from expectations.conversation.bodies import NO_NODE, ClusterDescription
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.finding import Finding, Suppressed
@@ -206,7 +207,7 @@ class AddressPattern:
 
     def covers(self, address: str) -> bool:
         """Whether the pattern covers an address with a port, as findings have it."""
-        host = address.rpartition(":")[0].strip("[]")
+        host = host_of(address).strip("[]")
         if self._network is not None:
             return ip_address(host) in self._network
         return self._text in (address, host)
