@@ -143,7 +143,7 @@ def _stored(connections: Connections) -> _StoredConnections:
 def _connections(stored: _StoredConnections, contents: Callable[[], bytes | None]) -> Connections:
     connections = Connections()
     connections.ids, connections.clients = stored.ids, stored.clients
-    connections.rows = np.ascontiguousarray(widened(stored.rows).T)
+    connections.rows = widened(stored.rows, order="F").T
     connections.is_stored = np.ones(len(connections.rows), np.bool_)
     connections.facts, connections.servers = Table(stored.facts), Table(stored.servers)
     connections.in_flight, connections.texts = Table(stored.in_flight), Table(stored.texts)

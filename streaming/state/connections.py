@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -69,11 +69,6 @@ Value = TypeVar("Value", bound=Hashable)
 
 class Table(Numbered[Value]):
     """Values that connections share, each once, by number."""
-
-    def __init__(self, values: Iterable[Value]) -> None:
-        super().__init__()
-        for value in values:
-            self.number(value)
 
     def compacted(self, numbers: _Integers) -> tuple[Table[Value], _Integers]:
         """Return a table of the values that some numbers refer to, and their numbers in that."""

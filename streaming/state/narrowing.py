@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from decoders.compilation import compiled
 
 _Integers = NDArray[np.int64]
 _WIDTHS: Final = ((1 << 32) - 1, (1 << 16) - 1, (1 << 8) - 1, 0)
@@ -36,22 +38,36 @@ def narrowed(rows: _Integers) -> Narrowed:
     # A difference that overflows int64 is still right as an unsigned integer.
     ranges = (rows.max(axis=1) - leasts).view(np.uint64)
     widths = np.select([ranges > limit for limit in _WIDTHS], [8, 4, 2, 1]).astype(np.uint8)
-    above = (rows - leasts[:, np.newaxis]).astype("<i8", order="C")
-    planes = above.view(np.uint8).reshape(len(rows), count, 8).transpose(0, 2, 1)[_used(widths)]
+    planes = np.empty((int(widths.sum()), count), np.uint8)
+    _write_planes(rows, leasts, widths, planes)
     return Narrowed(count, leasts.tolist(), widths.tobytes(), planes.tobytes())
 
 
-def widened(stored: Narrowed) -> _Integers:
-    """Read a matrix back."""
+def widened(stored: Narrowed, order: Literal["C", "F"] = "C") -> _Integers:
+    """Read a matrix back, into memory that is contiguous by row (C) or by column (F)."""
     widths = np.frombuffer(stored.widths, np.uint8)
-    above = np.zeros((len(widths), 8, stored.count), np.uint8)
-    above[_used(widths)] = np.frombuffer(stored.above, np.uint8).reshape(int(widths.sum()), stored.count)
-    values = np.ascontiguousarray(above.transpose(0, 2, 1)).view("<i8").reshape(len(widths), stored.count)
-    rows: _Integers = values + np.array(stored.leasts, np.int64)[:, np.newaxis]
+    planes = np.frombuffer(stored.above, np.uint8).reshape(int(widths.sum()), stored.count)
+    rows = np.empty((len(widths), stored.count), np.int64, order)
+    _read_planes(planes, np.array(stored.leasts, np.int64), widths, rows)
     return rows
 
 
-def _used(widths: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Return which of the eight bytes of a value are stored, a row for each width."""
-    used: NDArray[np.bool_] = np.arange(8) < widths[:, np.newaxis]
-    return used
+@compiled(None)
+def _write_planes(rows: Any, leasts: Any, widths: Any, planes: Any) -> None:
+    plane = 0
+    for row in range(len(widths)):
+        for byte in range(widths[row]):
+            for at in range(rows.shape[1]):
+                planes[plane, at] = (rows[row, at] - leasts[row]) >> 8 * byte & 0xFF
+            plane += 1
+
+
+@compiled(None)
+def _read_planes(planes: Any, leasts: Any, widths: Any, rows: Any) -> None:
+    plane = 0
+    for row in range(len(widths)):
+        rows[row] = leasts[row]
+        for byte in range(widths[row]):
+            for at in range(rows.shape[1]):
+                rows[row, at] += np.int64(planes[plane, at]) << 8 * byte
+            plane += 1

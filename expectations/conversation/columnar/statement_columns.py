@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -31,14 +32,17 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Numbered(Generic[_Value]):
-    """Numbers distinct values from 0, and lists them."""
+    """Numbers distinct values from 0, and lists them; it begins with distinct `values`."""
 
-    def __init__(self) -> None:
-        self.values: list[_Value] = []
-        self._numbers: dict[_Value, int] = {}
+    def __init__(self, values: Iterable[_Value] = ()) -> None:
+        self.values = list(values)
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @cached_property
+    def _numbers(self) -> dict[_Value, int]:
+        return {value: number for number, value in enumerate(self.values)}
 
     def number(self, value: _Value) -> int:
         """Return the number of a value; a new one gets the next number."""
