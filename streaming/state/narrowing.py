@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled
 
 _Integers = NDArray[np.int64]
-_WIDTHS: Final = ((1 << 32) - 1, (1 << 16) - 1, (1 << 8) - 1, 0)
-"""A row of a wider range than one of these takes 8, 4, 2 or 1 bytes a value; equal values take none."""
 
 
 class Narrowed(msgspec.Struct, array_like=True, gc=False):
@@ -34,10 +32,8 @@ def narrowed(rows: _Integers) -> Narrowed:
     count = rows.shape[1]
     if not count:
         return Narrowed(0, [0] * len(rows), bytes(len(rows)), b"")
-    leasts = rows.min(axis=1)
-    # A difference that overflows int64 is still right as an unsigned integer.
-    ranges = (rows.max(axis=1) - leasts).view(np.uint64)
-    widths = np.select([ranges > limit for limit in _WIDTHS], [8, 4, 2, 1]).astype(np.uint8)
+    leasts, widths = np.empty(len(rows), np.int64), np.empty(len(rows), np.uint8)
+    _measure(rows, leasts, widths)
     planes = np.empty((int(widths.sum()), count), np.uint8)
     _write_planes(rows, leasts, widths, planes)
     return Narrowed(count, leasts.tolist(), widths.tobytes(), planes.tobytes())
@@ -50,6 +46,26 @@ def widened(stored: Narrowed, order: Literal["C", "F"] = "C") -> _Integers:
     rows = np.empty((len(widths), stored.count), np.int64, order)
     _read_planes(planes, np.array(stored.leasts, np.int64), widths, rows)
     return rows
+
+
+@compiled(None)
+def _measure(rows: Any, leasts: Any, widths: Any) -> None:
+    """Write the minimum of each row, and the bytes that an offset from it takes: 8, 4, 2, 1, or 0."""
+    for row in range(len(rows)):
+        least = most = rows[row, 0]
+        for at in range(rows.shape[1]):
+            least, most = min(least, rows[row, at]), max(most, rows[row, at])
+        leasts[row] = least
+        spread = most - least
+        # One that overflows int64 is negative.
+        if spread < 0 or spread >> 32:
+            widths[row] = 8
+        elif spread >> 16:
+            widths[row] = 4
+        elif spread >> 8:
+            widths[row] = 2
+        else:
+            widths[row] = spread > 0
 
 
 @compiled(None)
