@@ -228,8 +228,8 @@ def _its_findings() -> panels.Panel:
     return tables.table_panel(
         "Offences by rule",
         "What was found on its connections over the range.",
-        {"Offences": fleet_queries.offences_by("rule", "level", "client_software_version")},
-        [RULE, VERSION, tables.LEVEL_NAME, tables.count("Offences")],
+        {"Offences": fleet_queries.offences_by(*queries.BY_OFFENCE)},
+        [RULE, CLIENT, VERSION, tables.LEVEL_NAME, tables.count("Offences")],
         empty="no offence in the range",
         sort=["Offences"],
     )
@@ -273,8 +273,8 @@ def _its_misrouted() -> panels.Panel:
     return tables.table_panel(
         "Offences against KIP-1242",
         "Misrouted connections of the software over the range, and what it did about them.",
-        {"Offences": fleet_queries.offences_by("rule", "client_software_version", of="kip1242/.+")},
-        [RULE, VERSION, tables.count("Offences")],
+        {"Offences": fleet_queries.offences_by("rule", *queries.BY_SOFTWARE, of="kip1242/.+")},
+        [RULE, CLIENT, VERSION, tables.count("Offences")],
         empty="it reached the brokers that it meant to reach, or named none",
         sort=["Offences"],
     )
