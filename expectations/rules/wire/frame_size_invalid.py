@@ -57,7 +57,7 @@ class FrameSizeInvalid(Rule):
     section = "Protocol guide, Common Request and Response Structure"
     requirement = "Each frame is preceded by its length, which is four bytes or more."
     needs = "the length of a frame"
-    message = "a frame announces a length of {size} bytes{outcome}"
+    message = "a frame announces a length of {size} bytes{text}{outcome}"
     level = Level.VIOLATION
     role = Role.SENDER
     State = SizeState
@@ -124,11 +124,17 @@ def _violates(observation: Observation, level: Level, outcome: str) -> Judgement
         Verdict.VIOLATES,
         expected=f"{SMALLEST} bytes or more, within the broker's limit",
         observed=f"{size} bytes",
-        context={"size": str(size), "outcome": outcome},
+        context={"size": str(size), "text": _as_text(observation.size), "outcome": outcome},
         level=level,
         subject=observation,
         role=Role.CLIENT if observation.direction is Direction.TO_BROKER else Role.BROKER,
     )
+
+
+def _as_text(size: int) -> str:
+    """Show the four bytes of a length if they are text, since then another protocol speaks; "" if not."""
+    text = (size & 0xFFFFFFFF).to_bytes(4).decode("latin-1")
+    return f", the text {text!r}" if text.isascii() and text.isprintable() else ""
 
 
 def _signed(size: int) -> int:
