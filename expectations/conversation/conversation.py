@@ -8,7 +8,7 @@ may have changed.
     OPENED             + opened_at; beginning_seen and unbroken, or joined, requests_missed, responses_missed
     SaslHandshake      - claimed_principal
     REQUEST            + first_request, first_identified, client_id, instance_id: the first of each
-                       + software, layout, latest_handshake: the latest of each
+                       + software, layout, latest_handshake: the latest of each; shares_clients
     RESPONSE           + first_answer: that of the first, if nothing was lost before
                        + advertised (ApiVersions without error), described (Metadata, DescribeCluster)
       refused login    - claimed_principal, principal
@@ -80,6 +80,10 @@ NULL_CLIENT_IDS = 3
 """Requests without the client ID of the first one after which the client surely leaves it out."""
 ASSIGNED_LIMIT = 8
 """Assigned IDs that are kept. A client asks for one, and again only if it lost the response."""
+
+CLOSES_WITHIN = 10_000_000_000
+"""Nanoseconds, at most, until a broker closes upon a version that it cannot read. It does so at once; a load
+balancer takes half a minute of silence or more."""
 
 
 class FirstAnswer(enum.IntEnum):
@@ -153,7 +157,7 @@ class Conversation(msgspec.Struct, array_like=True):
     missed since the opening, `joined` that the connection was joined midway: it began before `opened_at`.
     `superseded` is the advertisement that the latest observation replaced. `closed_by_broker` means that the
     broker closed first. `closed_upon` is then the API version of the only request in flight, None if there
-    were more or some may have been missed.
+    were more, some may have been missed, or the connection had been silent for CLOSES_WITHIN.
 
     `requests_missed` and `responses_missed` mean that bytes of that direction were lost, or that the
     connection was joined midway, and that no request since then has its response. `negotiations_in_doubt`
@@ -166,7 +170,8 @@ class Conversation(msgspec.Struct, array_like=True):
     `first_answer` is what the server sent first. `first_correlation_id` is that of the first request seen.
     `null_client_ids` counts up to NULL_CLIENT_IDS how often a later request on an older header, none of
     OPENING_APIS, left out the client ID that the first one gave. It stops where one is given again, header v3
-    is used, or something was missed.
+    is used, or something was missed. `shares_clients` means that requests gave several client IDs, as where a
+    proxy shares one connection among clients: who sent one may not know what another was told.
     `claimed_principal` is the name under which the client logs in, as anybody may. `principal` is the one
     that the broker believes: it has responded to a request other than OPENING_APIS since.
     `placement` is where the client runs, by Kubernetes' API.
@@ -214,6 +219,7 @@ class Conversation(msgspec.Struct, array_like=True):
     told_before_login: bool = False
     first_correlation_id: CorrelationId | None = None
     null_client_ids: Few = 0
+    shares_clients: bool = False
     claimed_principal: PrincipalName | None = None
     principal: PrincipalName | None = None
     placement: PlacementName | None = None
@@ -236,7 +242,7 @@ class Conversation(msgspec.Struct, array_like=True):
                 self.closing = observation.closing
                 self.closed_by_broker = observation.direction is Direction.TO_CLIENT
                 if self.was_refused_by_closing and not self.requests_missed and not self.responses_missed:
-                    self.closed_upon = self.progress.in_flight.only_one
+                    self.closed_upon = self._closed_at_once_upon(observation)
             case Kind.GAP | Kind.INVALID_SIZE:
                 self._process_loss(observation)
             case Kind.PRINCIPAL | Kind.PLACEMENT:
@@ -245,6 +251,13 @@ class Conversation(msgspec.Struct, array_like=True):
         self.telemetry.process(observation)
         member = self.members.process(observation, self.progress)
         self.progress.advance(observation.statement, observation.occurrence, member)
+
+    def _closed_at_once_upon(self, closing: Observation) -> ApiVersion | None:
+        """Return the only request in flight, unless the connection was silent for long: then it timed out."""
+        upon = self.progress.in_flight.only_one
+        if upon is None or closing.first_captured_at > self.progress.captured_at + CLOSES_WITHIN:
+            return None
+        return upon
 
     def _process_name(self, shown: Observation) -> None:
         if isinstance(shown.body, Principal):
@@ -297,6 +310,8 @@ class Conversation(msgspec.Struct, array_like=True):
         if self._lacks_client_id(request):
             self.null_client_ids = min(self.null_client_ids + request.count, NULL_CLIENT_IDS)
         self.client_id = self.client_id if self.client_id is not None else request.client_id
+        if request.client_id is not None and request.client_id != self.client_id:
+            self.shares_clients = True
         if self.client_id and self.progress.client is None:
             self.progress.client = Shown(request.first_captured_at, request.first_captured_at)
         if self.instance_id is None and request.instance_id is not None:

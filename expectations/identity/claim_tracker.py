@@ -216,7 +216,8 @@ class ClaimTracker:
 
     def _process_repeated(self, request: Observation) -> Iterator[Claim]:
         refusals = self._identities.refusals
-        if refusals.process_request(request, self._progress.in_flight):
+        is_repeated = refusals.process_request(request, self._progress.in_flight)
+        if is_repeated and not self._conversation.shares_clients:
             refused = refusals.repeated(self._conversation)
             if not is_advertised(refused):
                 yield from self._claims.of_refusal(request, refused)

@@ -7,7 +7,8 @@ second, it is not the one that came second.
 On both sides of an address translation one connection is captured twice: the client's address differs and
 nothing else does. Both captures have the same frames, at times that differ by one offset: that of their
 clocks, and none if one host captures both. So two connections are distinct if their openings and their first
-frames differ by unequal offsets, or if one has a frame where the other surely has none.
+frames differ by unequal offsets, or if one has a frame where the other surely has none. Where a packet was
+lost between the captures and sent again, one of these offsets is another, and later frames show which.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ MOST_OFFSET: Final = 1_000_000_000
 """Nanoseconds, at most, between the captures of one packet on both sides of an address translation."""
 SAME_OFFSET: Final = 10_000_000
 """Nanoseconds, at most, by which this offset varies while a connection opens."""
+RESENT_AFTER: Final = 150_000_000
+"""Nanoseconds, at least, until a lost packet is sent again: kernels wait for 200 ms or more (RFC 6298)."""
+LONGEST_RESENDING: Final = 3_100_000_000
+"""Nanoseconds, at most, until it is sent again twice: SYNs are after one second and three."""
 LOST_FRAME: Final = 1.5
 """A distance between two frames that is this many times the other capture's may hide a lost frame."""
 
@@ -61,13 +66,17 @@ def may_be_translated(claim: Claim, other: Claim) -> bool:
     if claim.joined or other.joined:
         is_same_client = None in (claim.client_id, other.client_id) or claim.client_id == other.client_id
         return is_same_client and not _is_older(claim, other) and not _is_older(other, claim)
-    return _shows_same(claim, other) and _begins_alike(claim, other)
+    is_alike = _begins_alike(claim, other) or _goes_on_alike(claim, other, RESENT_AFTER)
+    return _shows_same(claim, other) and is_alike
 
 
 def may_be_relayed(claim: Claim, other: Claim) -> bool:
-    """Whether two connections to different servers may be one, on both sides of a proxy that changes it."""
+    """Whether two connections to different servers may be one, on both sides of a proxy that changes it.
+
+    The proxy may open its connection only when the first request comes.
+    """
     is_apart = _comes_between(claim, other) or _comes_between(other, claim)
-    return not is_apart and _begins_alike(claim, other)
+    return not is_apart and (_begins_alike(claim, other) or _goes_on_alike(claim, other, 0))
 
 
 def _shows_same(claim: Claim, other: Claim) -> bool:
@@ -82,6 +91,23 @@ def _begins_alike(claim: Claim, other: Claim) -> bool:
     """Whether both connections open, and show the identity first, at one offset."""
     opened, shown = claim.opened_at - other.opened_at, claim.since - other.since
     return max(abs(opened), abs(shown)) <= MOST_OFFSET and abs(opened - shown) <= SAME_OFFSET
+
+
+def _goes_on_alike(claim: Claim, other: Claim, apart: int) -> bool:
+    """Whether later frames show the identity at the offset of the openings, or at that of the first frames.
+
+    These two offsets differ by `apart` nanoseconds at least. Until both have later frames, they may.
+    """
+    opened, shown = claim.opened_at - other.opened_at, claim.since - other.since
+    offsets = [offset for offset in (opened, shown) if abs(offset) <= MOST_OFFSET]
+    if not offsets or not apart <= abs(opened - shown) <= LONGEST_RESENDING:
+        return False
+    mine, others = (
+        [at for at in (each.before_until, each.until) if at > each.since] for each in (claim, other)
+    )
+    later = [at - other_at for at in mine for other_at in others]
+    is_alike = any(abs(each - offset) <= SAME_OFFSET for each in later for offset in offsets)
+    return is_alike or not later
 
 
 def _is_older(claim: Claim, other: Claim) -> bool:

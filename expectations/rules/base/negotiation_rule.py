@@ -157,7 +157,8 @@ class RefusedConnectionRule(Rule):
     """A rule that a client leaves a connection on which ApiVersions was refused with `error`.
 
     A request offends only if the client had read the refusal when it sent the request. A close of the broker
-    upon the request does not show this: the broker may close because of what it refused before.
+    upon the request does not show this: the broker may close because of what it refused before. Nor does it
+    where several clients share the connection.
     """
 
     error: ClassVar[int]
@@ -168,6 +169,9 @@ class RefusedConnectionRule(Rule):
         if self.error not in conversation.negotiation.errors:
             return
         state.used = True
+        if conversation.shares_clients:
+            yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
+            return
         early, proven = state.count(request, self._violates(request))
         if early:
             yield undecided(Reason.UNDER_WAY, early)

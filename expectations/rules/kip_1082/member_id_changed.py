@@ -33,6 +33,9 @@ FRESH = 1
 BESIDE = 8
 """Requests, at most, that a process sends between its join and the first one of its next connection."""
 
+LONGEST_IDLE = 540_000_000_000
+"""Nanoseconds for which clients keep a connection without use by default (`connections.max.idle.ms`)."""
+
 
 class GroupMember(msgspec.Struct, omit_defaults=True):
     """The member of one group on this connection, and the IDs that appeared beside its own.
@@ -84,7 +87,8 @@ class MemberIdChanged(IdentityRule):
     new member ID after the connection of the first one was lost. Without a common instance ID, correlation
     IDs may show the process: if the connection ended before the heartbeat after the join, and the next
     connection of the same address, client ID, software and principal begins with the next correlation IDs,
-    and no connection since then began to count anew. Otherwise nothing tells a client that rejoins from one
+    no connection since then began to count anew, and no second one in the nine minutes
+    before. Otherwise nothing tells a client that rejoins from one
     that was restarted. A member of a static group instance that is restarted has another client instance ID,
     too.
     """
@@ -340,9 +344,13 @@ def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
         return False
     if claim.named_software != previous.named_software or not 0 < first - joined.joined_as <= BESIDE:
         return False
-    return first > FRESH and not any(
-        previous.opened_at < other.opened_at <= claim.opened_at
-        and other.first_correlation_id is not None
-        and other.first_correlation_id <= FRESH
+    fresh = [
+        other.opened_at
         for other in others
-    )
+        if other.first_correlation_id is not None
+        and other.first_correlation_id <= FRESH
+        and other.opened_at <= claim.opened_at
+        and other.until > previous.opened_at - LONGEST_IDLE
+    ]
+    # Of two processes that were there at once either may send what comes next.
+    return first > FRESH and len(fresh) <= 1 and not any(at > previous.opened_at for at in fresh)

@@ -89,6 +89,8 @@ def _judge_member(
         yield undecided(why_incomplete(conversation), request.count)
     elif conversation.joins_classic_groups or state.seen:
         yield undecided(Reason.NOT_SHOWN, request.count)
+    elif conversation.shares_clients:
+        yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
     elif len(conversation.members.known) >= MEMBER_LIMIT:
         yield undecided(Reason.FORGOTTEN, request.count)
     else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from decoders.frame.record import Direction
 from decoders.protocol import SASL_HANDSHAKE
 from expectations.conversation.bodies import NO_NODE, ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
@@ -56,7 +57,8 @@ class MisroutedAccepted(IdentityRule):
     cluster was described there, and their node is listed under this address or, where hosts are names, under
     its port, as the only node accepted there. Otherwise they are undecided: an address may pass to another
     broker, or lead to several. Released brokers do not compare the IDs before authentication, and
-    controllers never do: what was accepted before SaslHandshake is not judged.
+    controllers never do: what was accepted before SaslHandshake is not judged, and what was accepted before
+    bytes to the broker were lost is undecided.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -97,6 +99,12 @@ class MisroutedAccepted(IdentityRule):
             else:
                 yield self._judge_accepted(accepted, described)
         state.accepted = waiting
+
+    def on_loss(self, loss: Observation, conversation: Conversation, state: AcceptedState) -> Judgements:
+        """Give up what was accepted before bytes to the broker were lost, maybe a SaslHandshake."""
+        if state.accepted and loss.direction is not Direction.TO_CLIENT:
+            yield undecided(Reason.LOST_BYTES, len(state.accepted))
+            state.accepted.clear()
 
     def concerns(self, claim: Claim) -> bool:
         """Whether a broker accepted IDs."""

@@ -35,7 +35,7 @@ class LoginNeverBegun(IdentityRule):
     section = "SaslServerAuthenticator, handleKafkaRequest"
     requirement = "What follows ApiVersions at a SASL listener is a login."
     needs = "a client at a listener that demands a login"
-    message = "a client asked for the versions and ended the connection without a login: others log in here"
+    message = "a client asked for the versions, and the connection ended without a login: others log in here"
     level = Level.INFORMATION
     role = Role.CLIENT
     kind = IdentityKind.BROKER

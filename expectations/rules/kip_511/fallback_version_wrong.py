@@ -49,6 +49,8 @@ class FallbackVersionWrong(AfterResponseRule):
         offered = _needlessly_left(request, conversation)
         if offered is None:
             yield from super().on_request(request, conversation, state)
+        elif conversation.shares_clients:
+            yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
         elif request.settled or request.informed:
             # Nothing but the refusal makes a client ask again with version 0, so once is enough.
             yield _retreats(*offered)
