@@ -112,14 +112,19 @@ class Connection:
         """Whether a segment shows that the broker has another connection between the same sockets.
 
         The broker decides whether it takes a SYN (RFC 5961 section 4): it responds with a SYN-ACK. If that
-        was not captured, its later segments acknowledge the SYN. Where no segment of the broker was captured,
-        a SYN suffices.
+        was not captured, its later segments acknowledge the SYN, and so they do if the SYN was not. Where no
+        segment of the broker was captured, a SYN suffices.
         """
         if segment.flags & TcpFlag.SYN:
-            is_of_broker = self.direction(segment) is Direction.TO_CLIENT
-            is_trusted = is_of_broker or self.standing < Standing.ANSWERED
+            is_answer = self.direction(segment) is Direction.TO_CLIENT and self._may_answer(segment)
+            is_trusted = is_answer or self.standing < Standing.ANSWERED
             return is_trusted and not self.repeats(segment, self.client_syn)
         return segment.source == self.server and self._concerns_offer(segment)
+
+    def _may_answer(self, syn_ack: Segment) -> bool:
+        """Whether a SYN-ACK answers the SYN that was offered, or the client's segments are not captured."""
+        client = self._transport.streams.get(Direction.TO_BROKER)
+        return self.repeats(syn_ack, self._offered_syn) or client is None or not client.is_heard
 
     def is_offered(self, segment: Segment) -> bool:
         """Whether a segment that does not replace the connection is of another one that the client opens."""

@@ -265,11 +265,16 @@ class Stream:
         Returns the offset that the number stands for, that of the next byte if it is too far ahead.
         """
         offset = self.offset_of(number)
-        if self.is_heard and offset > self._known_end + MAX_AHEAD:
+        if not self.may_be_acknowledged(number):
             self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
             return self._next
         self._acknowledged = max(self._acknowledged, offset)
         return offset
+
+    def may_be_acknowledged(self, number: int) -> bool:
+        """Whether the sender of this stream may take a segment with this acknowledgment (RFC 5961, 5.2)."""
+        lowest, highest = self._next - MAX_AHEAD, self._known_end + MAX_AHEAD
+        return not self.is_heard or lowest <= self.offset_of(number) <= highest
 
     def is_proof(self, number: int) -> bool:
         """Whether an acknowledgment shows that its sender receives this stream, or nobody can tell.
@@ -287,6 +292,14 @@ class Stream:
         """Yield the chunks that are next in order, as far as `other` has passed on what precedes them."""
         while self.is_blocked and (other is None or not other.awaits_before(self._held[0].behind)):
             yield from self._release_first()
+
+    def drop_behind_end(self) -> None:
+        """Drop what is held behind the FIN, if all before that has passed on: no receiver takes it."""
+        if not self.is_finished or not self._held:
+            return
+        self._ledger.contradict(Contradiction.FIN)
+        self._ledger.skip(SkipReason.AFTER_CLOSE, sum(len(chunk.payload) for chunk in self._held))
+        self._held, self._held_cost = [], 0
 
     def release_first(self) -> Iterator[Chunk | Gap]:
         """Yield the next chunk although it waits for the other direction."""

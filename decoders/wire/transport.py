@@ -38,7 +38,16 @@ from decoders.frame.record import Closing, Direction
 from decoders.wire.closing import OTHER, ClosingSides, Ends, Reset
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
-from decoders.wire.stream import MAX_HELD, PIECE_COST, SEQUENCE_SPACE, Chunk, Gap, Stream, StreamSnapshot
+from decoders.wire.stream import (
+    MAX_AHEAD,
+    MAX_HELD,
+    PIECE_COST,
+    SEQUENCE_SPACE,
+    Chunk,
+    Gap,
+    Stream,
+    StreamSnapshot,
+)
 
 MAX_WAIT = 100_000_000
 """Nanoseconds of capture time. Queues of a network card, mirror ports and the rings of AF_PACKET deliver
@@ -121,8 +130,10 @@ class Transport:
         if segment.flags & _OPENS_OR_CLOSES or is_waiting or len(self.streams) < len(OTHER):
             return False
         own, other = self.streams[direction], self.streams[OTHER[direction]]
-        is_known = other.offset_of(segment.acknowledgment) <= other.next_offset
-        return own.is_continued_by(segment) and other.is_steady and is_known
+        acknowledged = other.offset_of(segment.acknowledgment) - other.next_offset
+        is_known = -MAX_AHEAD <= acknowledged <= 0
+        is_taken = not segment.payload or segment.flags & TcpFlag.ACK
+        return bool(own.is_continued_by(segment) and other.is_steady and is_known and is_taken)
 
     def take(self, direction: Direction, segment: Segment) -> Chunk | None:
         """Process an ordinary segment, and return its bytes, None if it has none."""
@@ -268,6 +279,7 @@ class Transport:
             return
         if self._reset is not None:
             self._reset.note(direction, segment, self.streams)
+        segment = self._without_untaken(direction, segment)
         other, behind = OTHER[direction], 0
         if segment.flags & TcpFlag.ACK:
             if other not in self.streams:
@@ -290,11 +302,30 @@ class Transport:
             self.closing_sides.note_closed(direction, behind, segment.position)
         yield from self._release()
 
-    def _without_syn_data(self, segment: Segment) -> Segment:
-        """Return the first SYN without its bytes, which are kept: a forged one could not be told yet."""
-        has_bytes = bool(segment.payload or segment.missing)
-        if self.streams or not (has_bytes and segment.flags & TcpFlag.SYN):
+    def _without_untaken(self, direction: Direction, segment: Segment) -> Segment:
+        """Return a segment without bytes that its receiver drops: no acknowledgment, or an impossible one.
+
+        RFC 9293 section 3.10.7.4 demands one of every segment but a SYN.
+        """
+        other = self.streams.get(OTHER[direction])
+        if not segment.payload or segment.flags & TcpFlag.SYN:
             return segment
+        has_number = bool(segment.flags & TcpFlag.ACK)
+        if has_number and (other is None or other.may_be_acknowledged(segment.acknowledgment)):
+            return segment
+        if not has_number:
+            self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
+        self._ledger.skip(SkipReason.AFTER_CLOSE, len(segment.payload))
+        return segment._replace(payload=b"", missing=0)
+
+    def _without_syn_data(self, segment: Segment) -> Segment:
+        """Return a SYN without its bytes. Those of the first are kept: a forged one could not be told yet."""
+        has_bytes = bool(segment.payload or segment.missing)
+        if not (has_bytes and segment.flags & TcpFlag.SYN):
+            return segment
+        if self.streams:
+            self._ledger.skip(SkipReason.DUPLICATE, len(segment.payload))
+            return segment._replace(payload=b"", missing=0)
         self._syn_data = segment._replace(sequence=segment.sequence + 1, flags=0)
         return segment._replace(payload=b"", missing=0)
 
@@ -361,6 +392,7 @@ class Transport:
     def _lose_next(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
         """Lose the next missing bytes of both directions, acknowledged or not."""
         for direction, stream in self.streams.items():
+            stream.drop_behind_end()
             end = max(stream.awaited_end, stream.first_held)
             yield from self._lose(direction, end, captured_at, position)
         yield from self._release()

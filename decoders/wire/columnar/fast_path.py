@@ -23,7 +23,7 @@ from decoders.wire.columnar.segments import NO_SEGMENT, UNWATCHED, distance
 from decoders.wire.eviction import Standing
 from decoders.wire.framing import OPENING_SIZE, PREFIX
 from decoders.wire.segment import TcpFlag
-from decoders.wire.stream import PIECE_COST, SEQUENCE_SPACE
+from decoders.wire.stream import MAX_AHEAD, PIECE_COST, SEQUENCE_SPACE
 
 _SYN, _ACK = int(TcpFlag.SYN), int(TcpFlag.ACK)
 _FIN, _RST = int(TcpFlag.FIN), int(TcpFlag.RST)
@@ -94,11 +94,13 @@ def _process_segment(state: FastPathState, row: int) -> int:
             return status
     # The FIN has a sequence number of its own.
     fin = 1 if flow.closer == 1 - packet.direction else 0
-    is_ahead = distance(segments.acknowledgments[row], other.next_sequence) > fin
+    acknowledged = distance(segments.acknowledgments[row], other.next_sequence)
     at, end, missing = segments.starts[row], segments.ends[row], segments.missing[row]
     ahead = distance(segments.sequences[row], stream.next_sequence)
     repeated = max(0, min(end - at, -ahead))
-    is_odd = (segments.flags[row] & _ACK and is_ahead) or (at < end and ahead > 0) or (missing and ahead)
+    has_number = segments.flags[row] & _ACK
+    is_odd = acknowledged > fin or acknowledged < -MAX_AHEAD if has_number else at < end
+    is_odd = is_odd or (at < end and ahead > 0) or (missing and ahead)
     if is_odd or not is_proven:
         return SLOW_PATH
     if repeated < end - at or missing:

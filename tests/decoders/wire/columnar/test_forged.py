@@ -374,3 +374,30 @@ def test_both_trackers_judge_forged_packets_alike(
     for at, packet in sorted(made, key=lambda each: each[0], reverse=True):
         packets.insert(at, packet._replace(captured_at=packets[min(at, len(packets) - 1)].captured_at))
     assert_equal(placed(packets), cuts)
+
+
+@pytest.mark.parametrize("flags", [TcpFlag.PSH, TcpFlag.PSH | ACK], ids=["without-ack", "impossible-ack"])
+@pytest.mark.parametrize("acknowledgment", [MAX_AHEAD + 1, FAR, -FAR])
+def test_bytes_that_their_receiver_drops_are_not_read(flags: int, acknowledgment: int) -> None:
+    """A decoy of the request that comes next: the same place, and an acknowledgment that nobody takes."""
+    payload = prefixed(metadata(7))
+    decoy = like(FROM_CLIENT, flags=flags, acknowledgment=acknowledgment, payload=payload)
+    records, tracker = inserted(decoy)
+    assert said(records) == said(records_of(PACKETS))
+    assert tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT] == 1
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, AT])
+def test_bytes_of_a_repeated_syn_are_not_read(at: int) -> None:
+    records, _ = inserted(like(PACKETS[0], flags=SYN, payload=prefixed(metadata(9))), at=at)
+    assert said(records) == said(records_of(PACKETS))
+
+
+@pytest.mark.parametrize("flags", [SYN, SYN | ACK])
+@pytest.mark.parametrize(("sequence", "acknowledgment"), [(0, 0), (FAR, -FAR), (123_456_789, 987_654_321)])
+def test_a_syn_of_the_broker_that_answers_none_replaces_nothing(
+    flags: int, sequence: int, acknowledgment: int
+) -> None:
+    forged = like(FROM_BROKER, flags=flags, sequence=sequence, acknowledgment=acknowledgment)
+    records, _ = inserted(forged)
+    assert said(records) == said(records_of(PACKETS))
