@@ -12,11 +12,9 @@ The feeder does so before it publishes and `check` before it judges, so both jud
   - A frame of a guarded API that cannot be decoded keeps header and structure: the lengths, counts and tags
     up to the failure. So it fails in the same way and at the same place as before. All contents are blanked,
     since a damaged length or a wrong API key shows one field as another.
-  - A request whose API no schema has keeps only the key and the version that prove it: the rest may be a
-    password.
-  - A request whose version no schema has keeps the beginning that all headers share, or the whole header if
-    earlier releases had the version or it is negative. A response to such a request, or without a
-    matched one, keeps its correlation ID.
+  - A request whose API or version no schema has keeps only the key and version that prove it: the
+    rest may be a password. It keeps the header if earlier releases had the version or it is
+    negative. A response to such a request, or without a matched one, keeps its correlation ID.
   - ApiVersions is the exception: its requests can be read at any version (KIP-511), and so can the responses.
 """
 
@@ -142,12 +140,12 @@ def _header_end(schemas: Schemas, api: Api | None, version: int, frame: bytes) -
     if api is None:
         return API_LEAD
     if not (api.shows_header(version) or version < 0):
-        return REQUEST_LEAD
+        return API_LEAD
     reader = Reader(frame)
     try:
         reader.fill(compile_message(schemas.request_header, api.request_header_version(version)), {})
     except DecodeFailure:
-        return REQUEST_LEAD
+        return API_LEAD
     return reader.position
 
 

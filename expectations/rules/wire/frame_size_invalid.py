@@ -5,7 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Direction, Kind
-from decoders.wire.other_protocol import is_broken_length, is_tls_alert
+from decoders.wire.other_protocol import (
+    OtherProtocol,
+    is_broken_length,
+    is_tls_alert,
+    protocol_of,
+    protocol_of_server,
+)
 from expectations.conversation.conversation import Conversation, FirstAnswer
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_incomplete
@@ -23,6 +29,8 @@ from expectations.rules.base.rule import (
 SMALLEST = 4
 """Bytes of a correlation ID, the least that a frame holds."""
 _SIGN = 1 << 31
+_PAGES = (b"<!DO", b"<htm", b"<HTM")
+"""How pages begin: a server of HTTP/0.9 sends nothing before."""
 
 
 class SizeState(msgspec.Struct, omit_defaults=True):
@@ -132,9 +140,10 @@ def _violates(observation: Observation, level: Level, outcome: str) -> Judgement
 
 
 def _as_text(size: int) -> str:
-    """Show the four bytes of a length if they are text, since then another protocol speaks; "" if not."""
-    text = (size & 0xFFFFFFFF).to_bytes(4).decode("latin-1")
-    return f", the text {text!r}" if text.isascii() and text.isprintable() else ""
+    """Show the four bytes of a length if HTTP begins with them, "" if not: others may be part of a secret."""
+    text = (size & 0xFFFFFFFF).to_bytes(4)
+    is_http = OtherProtocol.HTTP in (protocol_of(text), protocol_of_server(text)) or text in _PAGES
+    return f", the text {text.decode()!r} of HTTP" if is_http else ""
 
 
 def _signed(size: int) -> int:
