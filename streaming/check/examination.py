@@ -79,9 +79,9 @@ class Examination(msgspec.Struct):
     """The results of one capture. `undecodable` counts frames by reason.
 
     `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
-    reason. `opaque` counts connections that are not Kafka. `companions` maps the id of a finding to the
-    connections, in hex, that it is about, the nearest first. `parties` has who connected, and how often.
-    `unread` says why files of a folder were left out.
+    reason, `contradictions` segments by what they contradict. `opaque` counts connections that are not
+    Kafka. `companions` maps the id of a finding to the connections, in hex, that it is about, the nearest
+    first. `parties` has who connected, and how often. `unread` says why files of a folder were left out.
     """
 
     findings: list[Finding]
@@ -90,6 +90,7 @@ class Examination(msgspec.Struct):
     undecodable: dict[str, int]
     ledger: dict[str, int]
     packets: dict[str, int]
+    contradictions: dict[str, int]
     opaque: int
     clients: list[Client]
     usage: list[ClientUsage]
@@ -372,6 +373,7 @@ class _FilesTally:
             undecodable=self._undecodable,
             ledger=tracker.ledger.fates(),
             packets=dict(tracker.ledger.packets),
+            contradictions={str(kind): count for kind, count in tracker.ledger.contradictions.items()},
             opaque=tracker.ledger.opaque_connections,
             clients=collector.fleet.clients(),
             usage=collector.fleet.usage(),

@@ -32,10 +32,11 @@ class Summary(msgspec.Struct, frozen=True):
     """All files together.
 
     `findings` are those that count; `suppressed` findings are separate, each with its suppression.
-    `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds bytes
-    by fate, `packets` packets by kind, `undecodable` frames by reason, `opaque` the number of connections
-    that are not Kafka. `truncated` says that a file ends inside a packet, `unread` why files of a folder were
-    left out.
+    `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds
+    bytes by fate, `packets` packets by kind, `contradictions` segments by what they contradict
+    (`Contradiction`), `undecodable` frames by reason, `opaque` the number of connections that are not
+    Kafka. `truncated` says that a file ends inside a packet, `unread` why files of a folder were left
+    out.
     """
 
     findings: list[Finding]
@@ -52,6 +53,7 @@ class Summary(msgspec.Struct, frozen=True):
     opaque: int
     ledger: dict[str, int]
     packets: dict[str, int]
+    contradictions: dict[str, int]
     unread: list[str]
 
 
@@ -78,6 +80,7 @@ def summary_of(examination: Examination, decisions: Decisions) -> Summary:
         opaque=examination.opaque,
         ledger=examination.ledger,
         packets=examination.packets,
+        contradictions=examination.contradictions,
         unread=examination.unread,
     )
 
@@ -149,6 +152,9 @@ def _suppressed_line(finding: Finding) -> Text:
 def _show_ledger(summary: Summary, console: Console) -> None:
     for heading, counts in (("bytes", summary.ledger), ("packets", summary.packets)):
         console.print(Text(f"{heading}: {_counted(counts)}", "dim"), soft_wrap=True)
+    if summary.contradictions:
+        text = f"segments that contradict others, forged or damaged: {_counted(summary.contradictions)}"
+        console.print(Text(text, "yellow"), soft_wrap=True)
     if summary.opaque:
         text = f"connections that are not Kafka: {summary.opaque}"
         console.print(Text(text, "dim"), soft_wrap=True)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from decoders.wire.segment import TcpFlag
 from expectations.report.client import Client
 from expectations.report.terminal import client_lines
 from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
-from tests.streaming.captures import conforming, write_capture
+from tests.decoders.wire.columnar.test_forged import AT, FAR, PACKETS, like
+from tests.streaming.captures import conforming, write_capture, write_packets
 from tests.streaming.commands.ran import Ran
 
 WIDTHS = (60, 100, 200)
@@ -65,6 +67,13 @@ def test_each_client_has_a_line(lines_of: Lines) -> None:
         name = f"{client['client_software_name'] or 'unknown'} {client['client_software_version'] or ''}"
         requests = f"{client['requests']:,} request"
         assert any(line.startswith(f"client {name.strip()}: {requests}") for line in shown), name
+
+
+def test_forged_segments_are_counted(lines_of: Lines, tmp_path: Path) -> None:
+    line = "segments that contradict others, forged or damaged: reset 1"
+    packets = [*PACKETS[:AT], like(PACKETS[AT], flags=TcpFlag.RST, sequence=FAR), *PACKETS[AT:]]
+    assert line in lines_of(write_packets(tmp_path / "forged.pcap", packets))
+    assert line not in lines_of(write_packets(tmp_path / "clean.pcap", PACKETS))
 
 
 def test_of_invented_clients_the_busiest_are_listed() -> None:
