@@ -116,7 +116,7 @@ def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[FieldGu
         return frame[: _header_end(schemas, api, version, frame)]
     guard = change(guards_of(schemas).requests.get(api.key, NO_GUARD))
     spans = guard.cut + guard.blanked
-    if not spans:
+    if guard == NO_GUARD:
         return frame
 
     def read(frame: bytes, spans: tuple[str, ...] = spans) -> Request:

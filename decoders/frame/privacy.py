@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from decoders.codec.program import UNKNOWN_TAGS
+from decoders.protocol import SASL_HANDSHAKE
 from decoders.schema.model import Message, Struct
 from decoders.schema.registry import Schemas
 
@@ -112,7 +113,10 @@ def guards_of(schemas: Schemas) -> Guards:
     """Return the guards of all messages of these schemas."""
     requests = {api.key: guard_of(api.request) for api in schemas.apis}
     responses = {api.key: guard_of(api.response) for api in schemas.apis}
-    return Guards(_needed(requests), _needed(responses))
+    handshake = [api for api in schemas.apis if api.key == SASL_HANDSHAKE]
+    # The password comes next: a length that is too large makes it trailing bytes, which are blanked.
+    behind_it = {api.key: FieldGuard(contents=_contents(api.request)) for api in handshake}
+    return Guards(behind_it | _needed(requests), _needed(responses))
 
 
 def guard_of(message: Message) -> FieldGuard:
@@ -124,8 +128,12 @@ def guard_of(message: Message) -> FieldGuard:
         cut=tuple(path for path, privacy in fields if privacy is Privacy.PAYLOAD),
         blanked=tuple(path for path, privacy in fields if privacy in _BLANKED),
         hidden=tuple(path for path, privacy in fields if privacy in _HIDDEN),
-        contents=(*_IN_HEADER, *(path for path, _ in fields), *_tags(message.struct)),
+        contents=_contents(message),
     )
+
+
+def _contents(message: Message) -> tuple[str, ...]:
+    return *_IN_HEADER, *(path for path, _ in classified(message)), *_tags(message.struct)
 
 
 _HIDDEN: Final = frozenset({Privacy.SECRET, Privacy.UNCLASSIFIED})
@@ -164,5 +172,5 @@ def _privacy(type_: str, path: tuple[str, ...]) -> Privacy:
     return Privacy.KEPT
 
 
-def _needed(guards: Mapping[int, FieldGuard]) -> Mapping[int, FieldGuard]:
+def _needed(guards: Mapping[int, FieldGuard]) -> dict[int, FieldGuard]:
     return {key: guard for key, guard in guards.items() if guard != NO_GUARD}

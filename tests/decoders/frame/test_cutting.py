@@ -119,6 +119,14 @@ def test_no_shortened_or_unknown_frame_reveals_a_secret(api: str, version: int, 
     assert kept_request(unknown) == unknown[:4]
 
 
+def test_a_password_that_a_handshake_runs_over_is_blanked() -> None:
+    """The length of SaslHandshake covers the frame behind it, too."""
+    handshake = write_request(SCHEMAS, "SaslHandshake", 1, 7, "client", {"mechanism": "PLAIN"})
+    kept = kept_request(handshake + SECRET)
+    assert kept == handshake + bytes(len(SECRET))
+    assert kept_request(handshake) == handshake
+
+
 @pytest.mark.parametrize(("api", "version", "body"), REQUESTS)
 def test_a_frame_that_cannot_be_decoded_fails_in_the_same_way_after_cutting(
     api: str, version: int, body: dict[str, Any]
