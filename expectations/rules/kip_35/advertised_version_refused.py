@@ -49,7 +49,9 @@ class AdvertisedVersionRefused(IdentityRule):
     a login. Error 35 in a well-formed response of another API conforms: it may be that a feature is off.
     A client's first ApiVersions request is held against what others at the address were told, under the
     conditions of kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise
-    those versions without having them, for the sake of old clients, and no schema has them any more.
+    those versions without having them, for the sake of old clients, and no schema has them any more. A
+    broker also closes upon a client whose login has expired and that does not log in again (KIP-368): the
+    lifetime is not read, so three such closes upon a version that was never served count.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
