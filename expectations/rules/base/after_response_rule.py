@@ -16,8 +16,6 @@ request is refused, and that it is at least the third offence, because nothing i
       gets another response,       is undecided
       or bytes are lost
     any other                  undecided: it may have been under way when the response came
-
-Where several clients share the connection all are undecided: the response may have been another's.
 """
 
 from __future__ import annotations
@@ -135,9 +133,7 @@ class AfterResponseRule(Rule):
         judgement = self.judge_request(request, conversation)
         if judgement is None:
             return
-        if judgement.verdict is Verdict.VIOLATES and conversation.shares_clients:
-            yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
-        elif judgement.verdict is Verdict.VIOLATES:
+        if judgement.verdict is Verdict.VIOLATES:
             yield from state.add(request, judgement)
         else:
             yield judgement

@@ -47,10 +47,11 @@ class FallbackVersionWrong(AfterResponseRule):
     ) -> Judgements:
         """Judge each ApiVersions request after a refusal."""
         offered = _needlessly_left(request, conversation)
-        if offered is None:
-            yield from super().on_request(request, conversation, state)
-        elif conversation.shares_clients:
+        is_retry = request.api_key == API_VERSIONS and conversation.negotiation.refusal is not None
+        if is_retry and conversation.shares_clients:
             yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
+        elif offered is None:
+            yield from super().on_request(request, conversation, state)
         elif request.settled or request.informed:
             # Nothing but the refusal makes a client ask again with version 0, so once is enough.
             yield _retreats(*offered)
