@@ -12,9 +12,9 @@ The feeder does so before it publishes and `check` before it judges, so both jud
   - A frame of a guarded API that cannot be decoded keeps header and structure: the lengths, counts and tags
     up to the failure. So it fails in the same way and at the same place as before. All contents are blanked,
     since a damaged length or a wrong API key shows one field as another.
-  - A request whose API or version no schema has keeps only the key and version that prove it: the
-    rest may be a password. It keeps the header if earlier releases had the version or it is
-    negative. A response to such a request, or without a matched one, keeps its correlation ID.
+  - A request whose API or version no schema has keeps only the key and version that prove it: the rest may be
+    a password. It keeps the header if earlier releases had the version or it is negative. A response to such
+    a request, or without a matched one, keeps its correlation ID.
   - ApiVersions is the exception: its requests can be read at any version (KIP-511), and so can the responses.
 """
 

@@ -75,21 +75,20 @@ def groups_of(findings: Iterable[Finding]) -> list[FindingGroup]:
 def finding_line(finding: Finding) -> Text:
     """Return one line: level, rule, connection, with the client's software, and message."""
     line = _level(finding).append(f"{finding.rule:<31} ", "bold")
-    software = finding.client_software_name, finding.client_software_version
     owner = f" of {printable(finding.owner)}" if finding.owner else ""
-    line.append(f"{_user(finding, software)}{owner} → {finding.listener}  ", "dim")
+    line.append(f"{_user(finding)}{owner} → {finding.listener}  ", "dim")
     line.append(finding.message)
     return line
 
 
-def _user(finding: Finding, software: Software = (None, None)) -> str:
-    """Return a client's address, its software, where it runs, and its login.
+def _user(finding: Finding, *, in_group: bool = False) -> str:
+    """Return a client's address, its software or else its client ID, where it runs, and its login.
 
-    Where the software of a finding is unknown, its client ID stands instead.
+    `in_group` means that its software is said above.
     """
-    named = software_text(software) if software[0] else ""
-    if not finding.client_software_name:
-        named = finding.client_id or ""
+    software = finding.client_software_name, finding.client_software_version
+    known_as = "" if in_group else software_text(software)
+    named = known_as if finding.client_software_name else finding.client_id
     named = f" ({named})" if named else ""
     place = f" in {finding.workload}" if finding.workload else f" on {finding.node}" if finding.node else ""
     name = f" as {finding.principal}" if finding.principal else ""
@@ -195,7 +194,7 @@ def _row_style(row: Coverage) -> str:
 def _entry(finding: Finding, indent: int) -> Iterator[Text | Padding]:
     head = Text("  ").append(_level(finding)).append(f"{finding.rule:<31}", "bold")
     yield head.append(f" {times_seen(finding)}", "dim")
-    details = Text(f"{_user(finding)} → {finding.listener}{_place(finding)}\n", "dim")
+    details = Text(f"{_user(finding, in_group=True)} → {finding.listener}{_place(finding)}\n", "dim")
     details.append(f"{finding.message}\n", "default")
     values = (("expected", finding.expected), ("observed", finding.observed))
     if given := "; ".join(f"{name} {printable(value)}" for name, value in values if value):

@@ -79,9 +79,9 @@ class Examination(msgspec.Struct):
     """The results of one capture. `undecodable` counts frames by reason.
 
     `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
-    reason, `contradictions` segments by what they contradict. `opaque` counts connections that are not
-    Kafka. `companions` maps the id of a finding to the connections, in hex, that it is about, the nearest
-    first. `parties` has who connected, and how often. `unread` says why files of a folder were left out.
+    reason, `contradictions` segments by what they contradict. `opaque` counts connections that are not Kafka.
+    `companions` maps the id of a finding to the connections, in hex, that it is about, the nearest first.
+    `parties` has who connected, and how often. `unread` says why files of a folder were left out.
     """
 
     findings: list[Finding]

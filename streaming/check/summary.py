@@ -32,11 +32,10 @@ class Summary(msgspec.Struct, frozen=True):
     """All files together.
 
     `findings` are those that count; `suppressed` findings are separate, each with its suppression.
-    `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds
-    bytes by fate, `packets` packets by kind, `contradictions` segments by what they contradict
-    (`Contradiction`), `undecodable` frames by reason, `opaque` the number of connections that are not
-    Kafka. `truncated` says that a file ends inside a packet, `unread` why files of a folder were left
-    out.
+    `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds bytes
+    by fate, `packets` packets by kind, `contradictions` segments by what they contradict (`Contradiction`),
+    `undecodable` frames by reason, `opaque` the number of connections that are not Kafka. `truncated` says
+    that a file ends inside a packet, `unread` why files of a folder were left out.
     """
 
     findings: list[Finding]

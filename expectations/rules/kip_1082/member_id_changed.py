@@ -79,18 +79,18 @@ class MemberIdChanged(IdentityRule):
     ## What it does not cover
     Adopting the ID that the broker's last response gave, also by a client of version 0 that was fenced or
     left and joins again without an ID. Another ID may also mean that two members share the connection, as
-    behind a proxy that pools connections: if the first one is seen again, or the other one comes with
-    another client ID in its header, it is undecided, and so is the group on this connection from then on.
-    Two with one client ID that take turns there, as static members may, look like one. So a change
-    without a leave is reported only when the first ID has been silent for two heartbeat intervals, or the
-    connection closed without it. What a gap or an unreadable heartbeat may have hidden is undecided. On
-    another connection a change is judged by the client instance ID: the same one joins the same group
-    under a new member ID after the connection of the first one was lost. Without a common instance ID,
-    correlation IDs may show the process: if the connection ended before the heartbeat after the join, and
-    the next connection of the same address, client ID, software and principal begins with the next
-    correlation IDs, no connection since then began to count anew, and no second one in the nine minutes
-    before. Otherwise nothing tells a client that rejoins from one that was restarted. A member of a
-    static group instance that is restarted has another client instance ID, too.
+    behind a proxy that pools connections: if the first one is seen again, or the other one comes with another
+    client ID in its header, it is undecided, and so is the group on this connection from then on. Two with
+    one client ID that take turns there, as static members may, look like one. So a change without a leave is
+    reported only when the first ID has been silent for two heartbeat intervals, or the connection closed
+    without it. What a gap or an unreadable heartbeat may have hidden is undecided. On another connection a
+    change is judged by the client instance ID: the same one joins the same group under a new member ID after
+    the connection of the first one was lost. Without a common instance ID, correlation IDs may show the
+    process: if the connection ended before the heartbeat after the join, and the next connection of the same
+    address, client ID, software and principal begins with the next correlation IDs, no connection since then
+    began to count anew, and no second one in the nine minutes before. Otherwise nothing tells a client that
+    rejoins from one that was restarted. A member of a static group instance that is restarted has another
+    client instance ID, too.
     """
 
     section = "Proposed Changes, Member ID Lifecycle"

@@ -40,18 +40,18 @@ class AdvertisedVersionRefused(IdentityRule):
     of a broker that is not its own.
 
     ## What it does not cover
-    A close may have many reasons. So it counts only if the request could be decoded, was the only one
-    without a response and not older than ten seconds, on connections one after another (a broker that
-    stops closes all at once), and if no response to that version was seen at this address; less is
-    undecided, and so is a close upon a version that the broker has responded to. A listener that demands
-    a login closes upon whatever comes before it: see kip35/request-before-sasl. So a close counts on
-    connections that the broker served before, that logged in, or at an address that serves others without
-    a login. Error 35 in a well-formed response of another API conforms: it may be that a feature is off.
-    A client's first ApiVersions request is held against what others at the address were told, under the
-    conditions of kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise
-    those versions without having them, for the sake of old clients, and no schema has them any more. A
-    broker also closes upon a client whose login has expired and that does not log in again (KIP-368): the
-    lifetime is not read, so three such closes upon a version that was never served count.
+    A close may have many reasons. So it counts only if the request could be decoded, was the only one without
+    a response and not older than ten seconds, on connections one after another (a broker that stops closes
+    all at once), and if no response to that version was seen at this address; less is undecided, and so is a
+    close upon a version that the broker has responded to. A listener that demands a login closes upon
+    whatever comes before it: see kip35/request-before-sasl. So a close counts on connections that the broker
+    served before, that logged in, or at an address that serves others without a login. Error 35 in a
+    well-formed response of another API conforms: it may be that a feature is off. A client's first
+    ApiVersions request is held against what others at the address were told, under the conditions of
+    kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise those versions
+    without having them, for the sake of old clients, and no schema has them any more. A broker also closes
+    upon a client whose login has expired and that does not log in again (KIP-368): the lifetime is not read,
+    so three such closes upon a version that was never served count.
     """
 
     section = "Proposed Changes, ApiVersionResponse"

@@ -36,13 +36,13 @@ class VersionRefused(IdentityRule):
 
     ## What it does not cover
     ApiVersions itself, whose refusal KIP-511 describes. A refusal is error 35, or a close by the broker
-    within ten seconds, while this request is the only one in flight. Where the connection was joined
-    midway, or bytes of it were lost, that is known once a later request has its response, since a broker
-    responds in order; until then a close is no check. The ranges are those that the connection was told;
-    if it was told none, those that the broker told others at the same address before. Two lists that are
-    made there in turns count both, and a list counts on for the connections that were opened while it was
-    in force. An API that is not listed at all is as unsupported as a version outside the range: brokers
-    list whatever the listener takes.
+    within ten seconds, while this request is the only one in flight. Where the connection was joined midway,
+    or bytes of it were lost, that is known once a later request has its response, since a broker responds in
+    order; until then a close is no check. The ranges are those that the connection was told; if it was told
+    none, those that the broker told others at the same address before. Two lists that are made there in turns
+    count both, and a list counts on for the connections that were opened while it was in force. An API that
+    is not listed at all is as unsupported as a version outside the range: brokers list whatever the listener
+    takes.
 
     Where nobody ever asked for versions, one that Kafka 4.0 removed is refused if the broker closes upon it
     three times in a row, on connections that logged in or where it serves others without a login, never
