@@ -12,6 +12,8 @@ The feeder does so before it publishes and `check` before it judges, so both jud
   - A frame of a guarded API that cannot be decoded keeps header and structure: the lengths, counts and tags
     up to the failure. So it fails in the same way and at the same place as before. All contents are blanked,
     since a damaged length or a wrong API key shows one field as another.
+  - A frame with a secret and with bytes behind its body keeps header, structure and the numbers before the
+    first length: one that is too small makes a part of the secret a number.
   - A request whose API or version no schema has keeps only the key and version that prove it: the rest may be
     a password. It keeps the header if earlier releases had the version or it is negative. A response to such
     a request, or without a matched one, keeps its correlation ID.
@@ -224,10 +226,13 @@ def _guarded(  # noqa: PLR0917
         blanked += payloads
     else:
         frame = frame[: min((begin for begin, _ in payloads), default=len(frame))]
-    behind = [
+    trailing = [
         (remark.offset, len(frame)) for remark in found.remarks if remark.oddity is Oddity.TRAILING_BYTES
     ]
-    return _blanked(frame, blanked + behind)
+    if trailing and guard.hidden:
+        # A length may be too small, so that a part of what it counts reads as the next fields.
+        blanked += [span for spans in read(frame, guard.movable).spans.values() for span in spans]
+    return _blanked(frame, blanked + trailing)
 
 
 def _failures(frame: bytes, failure: DecodeFailure) -> Iterator[bytes]:

@@ -12,11 +12,12 @@ import enum
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from decoders.codec.program import UNKNOWN_TAGS
 from decoders.protocol import SASL_HANDSHAKE
-from decoders.schema.model import Message, Struct
+from decoders.schema.model import FIXED_SIZE_TYPES, Message, Struct
 from decoders.schema.registry import Schemas
 
 
@@ -87,13 +88,14 @@ class FieldGuard(NamedTuple):
 
     The frame is cut before those in `cut`. Those in `blanked` are overwritten; `hidden` are the ones among
     them that `decode` does not print. `contents` are all fields, what is tagged and unknown, and the names in
-    a header.
+    a header. `movable` are those that a wrong length in the body may move: all from the first length on.
     """
 
     cut: tuple[str, ...] = ()
     blanked: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
+    movable: tuple[str, ...] = ()
 
 
 _IN_HEADER: Final = tuple(f"header.{name}" for name in ("clientId", "clientInstanceId", UNKNOWN_TAGS))
@@ -129,11 +131,20 @@ def guard_of(message: Message) -> FieldGuard:
         blanked=tuple(path for path, privacy in fields if privacy in _BLANKED),
         hidden=tuple(path for path, privacy in fields if privacy in _HIDDEN),
         contents=_contents(message),
+        movable=tuple(_movable(message)),
     )
 
 
 def _contents(message: Message) -> tuple[str, ...]:
     return *_IN_HEADER, *(path for path, _ in classified(message)), *_tags(message.struct)
+
+
+def _movable(message: Message) -> Iterator[str]:
+    """Yield the paths of the body's contents, without the numbers before its first string, bytes or array."""
+    at_fixed_places = takewhile(lambda field: field.type in FIXED_SIZE_TYPES, message.struct.fields)
+    names = {field.name for field in at_fixed_places}
+    yield from (path for path, _ in classified(message) if path not in names)
+    yield from _tags(message.struct)
 
 
 _HIDDEN: Final = frozenset({Privacy.SECRET, Privacy.UNCLASSIFIED})

@@ -20,7 +20,8 @@ INTEGER_RANGES: Final = {
     "uint32": (0, (1 << 32) - 1),
     "int64": (-(1 << 63), (1 << 63) - 1),
 }
-PRIMITIVE_TYPES: Final = frozenset(INTEGER_RANGES) | {"bool", "uuid", "float64", "string", "bytes", "records"}
+FIXED_SIZE_TYPES: Final = frozenset(INTEGER_RANGES) | {"bool", "uuid", "float64"}
+PRIMITIVE_TYPES: Final = FIXED_SIZE_TYPES | {"string", "bytes", "records"}
 NULLABLE_TYPES: Final = frozenset({"string", "bytes", "records"})
 ZERO_UUID: Final = "A" * 22
 
