@@ -116,15 +116,17 @@ class Reset:
         ):
             self.went_on = True
 
-    def awaits(self, streams: Mapping[Direction, Stream]) -> bool:
-        """Whether bytes that passed before it are missing."""
+    def ends(self, streams: Mapping[Direction, Stream]) -> dict[Direction, int]:
+        """Return the offsets up to which its sender has sent bytes and, if it tells, has received them."""
         numbers = {self.direction: self._segment.sequence}
         if self._segment.flags & TcpFlag.ACK:
             numbers[OTHER[self.direction]] = self._segment.acknowledgment
-        return any(
-            stream.held or (each in numbers and not stream.has_reached(stream.offset_of(numbers[each])))
-            for each, stream in streams.items()
-        )
+        return {each: streams[each].offset_of(number) for each, number in numbers.items() if each in streams}
+
+    def awaits(self, streams: Mapping[Direction, Stream]) -> bool:
+        """Whether bytes that passed before it are missing."""
+        is_missing = any(not streams[each].has_reached(end) for each, end in self.ends(streams).items())
+        return is_missing or any(stream.held for stream in streams.values())
 
 
 class ClosingSides:

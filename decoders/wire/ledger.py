@@ -39,7 +39,8 @@ class SkipReason(enum.StrEnum):
     UNFINISHED = "unfinished"
     """In a frame that was never completed."""
     AFTER_CLOSE = "after-close"
-    """In a segment of a connection that is closed, or that the broker has not accepted yet."""
+    """In a segment that its receiver drops: its connection is closed or was not accepted yet, or its numbers
+    are not those of the connection."""
     OWN = "own"
     """On the feeder's own connection to Kafka."""
     EXCLUDED = "excluded"
@@ -61,6 +62,8 @@ class Contradiction(enum.StrEnum):
     """A FIN that its receiver does not take, or behind which its sender sends more."""
     ACKNOWLEDGMENT = "acknowledgment"
     """An acknowledgment of bytes that were never sent."""
+    SEQUENCE = "sequence"
+    """Bytes ahead of all others whose receiver shows that it has not got them."""
     CONTENT = "content"
     """Other bytes at a place of the stream whose bytes are buffered: nobody can tell which were received."""
     CLOSE = "close"

@@ -13,7 +13,8 @@ order. The connection decides how long to wait before the hole becomes a gap.
 
 A stranger can forge the number in a segment, so segments are judged as a receiver does (RFC 9293 section
 3.10.7.4). An acknowledgment more than MAX_AHEAD beyond what was captured shows no loss, and a FIN behind
-which its sender goes on is none.
+which its sender goes on is none. Bytes that wait for those before them are dropped if their receiver still
+acknowledges less RESENT_WITHIN later.
 
 A chunk is released only after the bytes of the other direction that its sender had acknowledged by then. So a
 response follows its request, in whichever order they were captured.
@@ -22,7 +23,7 @@ response follows its request, in whichever order they were captured.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -35,6 +36,10 @@ SEQUENCE_SPACE = 1 << 32
 MAX_AHEAD = 64 * 1024 * 1024
 """Bytes by which a RST, a FIN or an acknowledgment may be ahead of what was captured. More than a feeder
 misses of one connection between two of its packets, and a 64th of all sequence numbers."""
+RESENT_WITHIN = 10_000_000_000
+"""Nanoseconds in which missing bytes are sent again: five timeouts, the first of 200 ms and each twice the
+one before."""
+NOTHING_HELD = (1 << 63) - 1
 PIECE_COST = 256
 """Bytes of memory that a held chunk takes besides its payload, roughly."""
 
@@ -104,12 +109,16 @@ class UnsizedGap(NamedTuple):
 class StreamSnapshot(NamedTuple):
     """The state of a stream that is in order: offset and 32-bit sequence number of the next byte.
 
-    `is_finished` means that the FIN is next and was captured.
+    `is_finished` means that the FIN is next and was captured. If bytes are held behind a hole of which
+    nothing is acknowledged, `first_held` is the offset of the first, and `doubted_at` the capture time from
+    which an acknowledgment may show that their receiver has not got them; else both are NOTHING_HELD.
     """
 
     offset: int
     sequence: int
     is_finished: bool = False
+    first_held: int = NOTHING_HELD
+    doubted_at: int = NOTHING_HELD
 
 
 class Stream:
@@ -121,6 +130,7 @@ class Stream:
         self._next_sequence = initial
         self._held: list[Chunk] = []
         self._held_cost = 0
+        self._doubted_at = NOTHING_HELD
         self._end: int | None = None
         self._acknowledged = 0
         self.is_heard = False
@@ -148,9 +158,15 @@ class Stream:
 
     @property
     def is_in_order(self) -> bool:
-        """Whether a snapshot is the whole state: nothing is held or awaited, and no FIN is ahead."""
+        """Whether nothing is held or awaited, and no FIN is ahead."""
         is_passed = not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
         return is_passed and self.is_heard
+
+    @property
+    def goes_on_before_hole(self) -> bool:
+        """Whether nothing is awaited, no FIN was captured, and what is held waits for bytes not yet sent."""
+        is_passed = self._acknowledged <= self._next and not self.is_blocked
+        return is_passed and self.is_heard and self._end is None
 
     @property
     def is_steady(self) -> bool:
@@ -215,13 +231,14 @@ class Stream:
         self._end = None
 
     def snapshot(self) -> StreamSnapshot:
-        """Return the state of a stream that is in order."""
-        return StreamSnapshot(self._next, self._next_sequence, self.is_finished)
+        """Return the state of a stream that is in order, or goes on before a hole."""
+        held = (self._held[0].offset, self._doubted_at) if self._held else (NOTHING_HELD, NOTHING_HELD)
+        return StreamSnapshot(self._next, self._next_sequence, self.is_finished, *held)
 
     def restore(self, snapshot: StreamSnapshot) -> None:
-        """Continue from a snapshot."""
+        """Continue from a snapshot. Held bytes are still here, and those before them have not all passed."""
         self.is_heard = True
-        self._next, self._next_sequence, is_finished = snapshot
+        self._next, self._next_sequence, is_finished = snapshot[:3]
         self._end = self._next if is_finished else None
 
     @property
@@ -259,7 +276,7 @@ class Stream:
         if chunk.missing and self._next == chunk.end:
             yield from self._skip_missing(chunk)
 
-    def acknowledge(self, number: int) -> int:
+    def acknowledge(self, number: int, captured_at: int) -> int:
         """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number.
 
         Returns the offset that the number stands for, that of the next byte if it is too far ahead.
@@ -269,7 +286,18 @@ class Stream:
             self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
             return self._next
         self._acknowledged = max(self._acknowledged, offset)
+        if captured_at >= self._doubted_at:
+            self._drop_doubted(captured_at)
         return offset
+
+    def _drop_doubted(self, captured_at: int) -> None:
+        """Drop what was held for RESENT_WITHIN and is not acknowledged."""
+        last, received = captured_at - RESENT_WITHIN, self._acknowledged
+        self._drop(
+            lambda chunk: chunk.captured_at <= last and chunk.offset >= received, Contradiction.SEQUENCE
+        )
+        held_since = min((chunk.captured_at for chunk in self._held), default=NOTHING_HELD - RESENT_WITHIN)
+        self._doubted_at = held_since + RESENT_WITHIN
 
     def may_be_acknowledged(self, number: int) -> bool:
         """Whether the sender of this stream may take a segment with this acknowledgment (RFC 5961, 5.2)."""
@@ -295,11 +323,28 @@ class Stream:
 
     def drop_behind_end(self) -> None:
         """Drop what is held behind the FIN, if all before that has passed on: no receiver takes it."""
-        if not self.is_finished or not self._held:
+        if self.is_finished:
+            self._drop(lambda _: True, Contradiction.FIN)
+
+    def drop_from(self, offset: int) -> None:
+        """Drop what is held from an offset on: a RST shows that the receiver has not got it."""
+        self._drop(lambda chunk: chunk.offset >= offset, Contradiction.SEQUENCE)
+
+    def drop_far_ahead(self) -> None:
+        """Drop what is held more than MAX_AHEAD beyond what was captured or acknowledged in order."""
+        last = max(self._next, self.awaited_end) + MAX_AHEAD
+        self._drop(lambda chunk: chunk.offset > last, Contradiction.SEQUENCE)
+
+    def _drop(self, is_dropped: Callable[[Chunk], bool], contradiction: Contradiction) -> None:
+        """Drop held chunks that contradict what their receiver shows."""
+        dropped = [chunk for chunk in self._held if is_dropped(chunk)]
+        if not dropped:
             return
-        self._ledger.contradict(Contradiction.FIN)
-        self._ledger.skip(SkipReason.AFTER_CLOSE, sum(len(chunk.payload) for chunk in self._held))
-        self._held, self._held_cost = [], 0
+        size = sum(len(chunk.payload) for chunk in dropped)
+        self._ledger.contradict(contradiction)
+        self._ledger.skip(SkipReason.AFTER_CLOSE, size)
+        self._held = [chunk for chunk in self._held if not is_dropped(chunk)]
+        self._held_cost -= size + PIECE_COST * len(dropped)
 
     def release_first(self) -> Iterator[Chunk | Gap]:
         """Yield the next chunk although it waits for the other direction."""
@@ -339,6 +384,8 @@ class Stream:
         """Hold the parts of a chunk that have not passed and are not held."""
         kept = conflicting = 0
         disputed: list[tuple[int, int]] = []
+        doubted_at = chunk.captured_at + RESENT_WITHIN
+        self._doubted_at = min(self._doubted_at, doubted_at) if self._held else doubted_at
         at = max(chunk.offset, self._next)
         index = bisect_right(self._held, at, key=lambda held: held.end)
         while at < chunk.end:

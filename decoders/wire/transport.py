@@ -139,7 +139,8 @@ class Transport:
         """Process an ordinary segment, and return its bytes, None if it has none."""
         behind = 0
         if segment.flags & TcpFlag.ACK:
-            behind = self.streams[OTHER[direction]].acknowledge(segment.acknowledgment)
+            acknowledged = self.streams[OTHER[direction]]
+            behind = acknowledged.acknowledge(segment.acknowledgment, segment.captured_at)
         return self.streams[direction].take(segment, behind) if segment.payload else None
 
     def is_proof(self, segment: Segment) -> bool:
@@ -211,6 +212,10 @@ class Transport:
         if self._syn_data is not None:
             self._ledger.skip(SkipReason.AFTER_CLOSE, len(self._syn_data.payload))
             self._syn_data = None
+        for direction, end in self._reset.ends(self.streams).items() if self._reset is not None else ():
+            self.streams[direction].drop_from(end)
+        for stream in self.streams.values():
+            stream.drop_far_ahead()
         while any(stream.held or stream.has_lost_bytes for stream in self.streams.values()):
             yield from self._lose_next(captured_at, position)
 
@@ -231,13 +236,23 @@ class Transport:
 
     @property
     def can_be_offloaded(self) -> bool:
-        """Whether nothing is held or awaited, so that stream snapshots and closers are the whole state."""
+        """Whether nothing is awaited, so that stream snapshots and closers are all that changes.
+
+        What is held stays here. Segments that reach it must not be processed elsewhere.
+        """
         if self._early or self._syn_data or self._reset is not None or self.closing_sides.has_close_notify:
             return False
-        if len(self.streams) < len(OTHER):
+        streams = self.streams.values()
+        if len(streams) < len(OTHER):
             # A flow has no field for a FIN before the SYN-ACK.
-            return all(stream.is_steady for stream in self.streams.values())
-        return all(stream.is_in_order for stream in self.streams.values())
+            return all(stream.is_steady for stream in streams)
+        is_in_order = all(stream.is_in_order for stream in streams)
+        return is_in_order or all(stream.goes_on_before_hole for stream in streams)
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether no stream holds bytes."""
+        return not any(stream.held for stream in self.streams.values())
 
     def restore(self, streams: Mapping[Direction, StreamSnapshot], closers: dict[Direction, int]) -> None:
         """Continue from snapshots of the streams and from the closers. A new stream began with a SYN."""
@@ -284,7 +299,7 @@ class Transport:
         if segment.flags & TcpFlag.ACK:
             if other not in self.streams:
                 yield other, self._begin(other, segment.acknowledgment, segment)
-            behind = self.streams[other].acknowledge(segment.acknowledgment)
+            behind = self.streams[other].acknowledge(segment.acknowledgment, segment.captured_at)
         if direction is Direction.TO_BROKER:
             segment = self._without_syn_data(segment)
         if direction not in self.streams:

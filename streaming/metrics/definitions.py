@@ -262,8 +262,8 @@ CAPTURE_CONTRADICTIONS = Metric(
     "kipwatch_capture_contradictions_total",
     MetricType.COUNTER,
     "Captured segments that contradict others, as forged ones do: a reset or a fin that its receiver does "
-    "not take, an acknowledgment of bytes that were never sent, other bytes in place of some that are "
-    "buffered, bytes after a close.",
+    "not take, an acknowledgment of bytes that were never sent, a sequence far ahead that is never reached, "
+    "other content in place of some that is buffered, bytes after a close.",
     ("kind",),
 )
 TLS_CONNECTIONS = Metric(

@@ -1,8 +1,8 @@
 """Closes connections without a packet of their own: evicts them, and closes idle ones.
 
 What flows hold is counted here, and their ends become columns: the scalar tracker takes some 50 microseconds
-for each, and 150 if its state must be copied back from its flow. Only connections that are decrypted, or not
-offloaded, are left to it.
+for each, and 150 if its state must be copied back from its flow. Only connections that are decrypted, that
+hold bytes ahead of others, or that are not offloaded are left to it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from decoders.wire.eviction import HEAVY, Standing, closed_at_once, max_half_ope
 from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import SkipReason
 from decoders.wire.segment import Segment
+from decoders.wire.stream import NOTHING_HELD
 from decoders.wire.tracker import NEVER, Tracker
 
 _CHUNK = 1_024
@@ -123,7 +124,8 @@ class ColumnarClosings:
         """Close the connections of some flows, in this order."""
         numbers = np.asarray(flows, np.int64)
         states = self._table.flows.states
-        in_columns = states["offloaded"][numbers] & ~states["is_tls"][numbers]
+        holds = (self._table.flows.streams["first_held"][numbers] != NOTHING_HELD).any(axis=1)
+        in_columns = states["offloaded"][numbers] & ~states["is_tls"][numbers] & ~holds
         if self._tracker.notifies_ends:
             in_columns[:] = False
         for is_in_columns, group in groupby(zip(in_columns.tolist(), numbers.tolist(), strict=True), _first):

@@ -23,7 +23,7 @@ from decoders.wire.columnar.segments import NO_SEGMENT, UNWATCHED, distance
 from decoders.wire.eviction import Standing
 from decoders.wire.framing import OPENING_SIZE, PREFIX
 from decoders.wire.segment import TcpFlag
-from decoders.wire.stream import MAX_AHEAD, PIECE_COST, SEQUENCE_SPACE
+from decoders.wire.stream import MAX_AHEAD, NOTHING_HELD, PIECE_COST, SEQUENCE_SPACE
 
 _SYN, _ACK = int(TcpFlag.SYN), int(TcpFlag.ACK)
 _FIN, _RST = int(TcpFlag.FIN), int(TcpFlag.RST)
@@ -87,7 +87,8 @@ def _process_segment(state: FastPathState, row: int) -> int:
     )
     is_proven = flow.standing != _ANSWERED or packet.direction == TO_CLIENT or _is_proof(state, row)
     if flow.awaits_syn_ack or segments.flags[row] & _OPENS_OR_CLOSES:
-        if flow.is_tls or not is_proven:
+        holds = min(stream.first_held, other.first_held) != NOTHING_HELD
+        if flow.is_tls or holds or not is_proven:
             return SLOW_PATH
         status = _open_or_close(state, row)
         if status != DONE:
@@ -101,6 +102,9 @@ def _process_segment(state: FastPathState, row: int) -> int:
     has_number = segments.flags[row] & _ACK
     is_odd = acknowledged > fin or acknowledged < -MAX_AHEAD if has_number else at < end
     is_odd = is_odd or (at < end and ahead > 0) or (missing and ahead)
+    # What is held ahead of others is in the `Connection`.
+    is_odd = is_odd or stream.next + end - at - repeated + missing >= stream.first_held
+    is_odd = is_odd or (has_number and state.captured_at[row] >= other.doubted_at)
     if is_odd or not is_proven:
         return SLOW_PATH
     if repeated < end - at or missing:

@@ -16,8 +16,9 @@ Every open connection has a flow, which is a row of these arrays:
     RELEASED   the connection is closed                     FREE when the next batch begins: records of this
                                                             batch still name the number
 
-Only ordinary connections are offloaded: no stream holds segments out of order. These fields of FLOW say what
-is awaited next. If anything else comes, the flow becomes SCALAR:
+Only ordinary connections are offloaded: their segments come in order. What a stream holds ahead of them
+stays in its `Connection`, and the flow becomes SCALAR before its segments reach that. These fields of FLOW
+say what is awaited next. If anything else comes, the flow becomes SCALAR, too:
 
     field           the connection                                    next
     --------------  ------------------------------------------------  ----------------------------------------
@@ -129,6 +130,8 @@ STREAM = np.dtype(
     [
         ("next", np.int64),
         ("next_sequence", np.int64),
+        ("first_held", np.int64),
+        ("doubted_at", np.int64),
         ("prefix", np.int64),
         ("prefix_length", np.int64),
         ("size", np.int64),
@@ -144,7 +147,7 @@ STREAM = np.dtype(
         ("pieces", np.int64),
     ]
 )
-"""One direction: the offset and sequence number of its next byte, and the frame under assembly.
+"""One direction: the fields of `StreamSnapshot`, but for `is_finished`, and the frame under assembly.
 
 `passed` of the frame's `size` bytes have passed. The `filled` bytes before the first one that was not
 captured are at `start` of the batch's data, where `capacity` bytes are reserved. The next three fields are

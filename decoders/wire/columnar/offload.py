@@ -39,7 +39,7 @@ from decoders.wire.pairing import (
     RequestsInFlightSnapshot,
     Turn,
 )
-from decoders.wire.stream import StreamSnapshot
+from decoders.wire.stream import NOTHING_HELD, StreamSnapshot
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
 _NO_REQUEST = RequestInFlight(NO_RECORD, 0, 0, 0, 0)
@@ -130,7 +130,7 @@ def opened() -> tuple[NDArray[np.void], NDArray[np.void]]:
     state["standing"] = Standing.UNANSWERED
     state["turn"], state["last_before_loss"] = in_flight.turn, in_flight.last_before_loss
     state["closer"], state["api_versions_end"], state["ring_size"] = NOBODY, UNSET, ring_size(0)
-    stream["size"] = UNSET
+    stream["size"], stream["first_held"], stream["doubted_at"] = UNSET, NOTHING_HELD, NOTHING_HELD
     return state, stream
 
 
@@ -151,7 +151,7 @@ def _fill_ring(flows: Flows, in_flight: RequestsInFlightSnapshot) -> tuple[int, 
 
 
 def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple[int, ...]:
-    place = stream.offset, stream.sequence
+    place = stream.offset, stream.sequence, stream.first_held, stream.doubted_at
     if frame is None:
         return (*place, 0, 0, UNSET, 0, 0, 0, 0, 0, 0, 0)
     first = (frame.captured_at, frame.position, frame.acknowledgment)

@@ -29,7 +29,7 @@ def push(stream: Stream, pushed: Segment) -> list[Chunk | Gap]:
 
 def acknowledge(stream: Stream, number: int) -> list[Chunk | Gap]:
     """Acknowledge, and wait for nothing."""
-    stream.acknowledge(number)
+    stream.acknowledge(number, 0)
     return give_up(stream)
 
 

@@ -68,6 +68,12 @@ def like(
     )
 
 
+def payload_of(packet: Packet) -> bytes:
+    segment = read_segment(packet)
+    assert isinstance(segment, Segment)
+    return segment.payload
+
+
 def said(records: Iterable[Record]) -> list[tuple[object, ...]]:
     return [(record.kind, record.frame, record.pairing, record.closing) for record in records]
 
@@ -213,6 +219,75 @@ class TestAcknowledgments:
         assert not tracker.ledger.contradictions
         assert metadata(4) in [each.frame for each in records]
         assert_equal(lossy, range(len(lossy)))
+
+
+class TestAhead:
+    """Bytes ahead of those that come next. PACKETS are a second apart, 40 of them in all."""
+
+    PACKETS = packets_of(exchanges(20), sequences=(5_000, 9_000))
+    REQUEST = prefixed(metadata(9))
+
+    def followed(self, packets: list[Packet]) -> tuple[list[Record], Tracker]:
+        packets = placed(packets)
+        tracker = new_tracker()
+        records = feed_all(tracker, packets) + tracker.finish()
+        assert_equal(packets)
+        assert_equal(packets, range(len(packets)))
+        return records, tracker
+
+    @pytest.mark.parametrize("ahead", [2_000, FAR, (1 << 31) - 100])
+    @pytest.mark.parametrize("sender", [FROM_CLIENT, FROM_BROKER], ids=["client", "broker"])
+    def test_those_of_which_their_receiver_acknowledges_less_are_dropped(
+        self, ahead: int, sender: Packet
+    ) -> None:
+        forged = like(sender, flags=ACK, sequence=ahead, payload=self.REQUEST)
+        records, tracker = self.followed([*self.PACKETS[:AT], forged, *self.PACKETS[AT:-3]])
+        assert said(records) == said(records_of(self.PACKETS[:-3]))
+        assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
+
+    def test_they_keep_no_connection_on_the_slow_path(self, slow_path: list[Segment]) -> None:
+        forged = [like(FROM_CLIENT, flags=ACK, sequence=FAR + 9 * at, payload=b"x") for at in range(10)]
+        tracker = new_columnar_tracker()
+        tracker.feed(PacketBatch.of([*self.PACKETS[:AT], *forged, *self.PACKETS[AT:-3]]))
+        # The forged ones, and the acknowledgment that drops them.
+        assert len(slow_path) == len(forged) + 1
+
+    @pytest.mark.parametrize("late", [0, 9])
+    def test_bytes_that_were_lost_on_the_way_and_sent_again_are_read(self, late: int) -> None:
+        first, answer, second = self.PACKETS[AT], self.PACKETS[AT + 1], self.PACKETS[AT + 2]
+        ahead = second._replace(captured_at=first.captured_at)
+        sent_again = first._replace(captured_at=first.captured_at + late * SECOND)
+        asked = like(answer, flags=ACK, acknowledgment=-len(prefixed(metadata(2))))
+        records, tracker = self.followed([*self.PACKETS[:AT], ahead, asked, sent_again])
+        assert [each.frame for each in of_kind(records, Kind.REQUEST)][-2:] == [metadata(2), metadata(3)]
+        assert not tracker.ledger.contradictions
+
+    def test_where_no_acknowledgment_follows_those_far_ahead_are_dropped(self) -> None:
+        forged = like(FROM_CLIENT, flags=ACK, sequence=FAR, payload=self.REQUEST)
+        records, tracker = self.followed([*self.PACKETS[:AT], forged])
+        assert said(records) == said(records_of(self.PACKETS[:AT]))
+        assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
+
+    def test_after_a_great_loss_the_connection_is_read(self) -> None:
+        """More is lost than may be ahead; the broker acknowledges what was captured behind it."""
+        lost = MAX_AHEAD + 1_000
+        later = [
+            like(each, flags=ACK, payload=payload_of(each), **{field: lost})
+            for each, field in zip(self.PACKETS[AT:-3], ["sequence", "acknowledgment"] * 20, strict=False)
+        ]
+        records, tracker = self.followed([*self.PACKETS[:AT], *later])
+        assert metadata(19) in [each.frame for each in of_kind(records, Kind.REQUEST)]
+        assert tracker.ledger.lost == lost
+
+    @pytest.mark.parametrize("sender", [FROM_CLIENT, FROM_BROKER], ids=["client", "broker"])
+    def test_a_reset_before_them_shows_that_nobody_has_them(self, sender: Packet) -> None:
+        forged = like(FROM_CLIENT, flags=ACK, sequence=500, payload=self.REQUEST)
+        unsent = 0 if sender is FROM_CLIENT else -len(prefixed(metadata(2)))
+        reset = like(sender, flags=RST | ACK, acknowledgment=unsent)
+        records, tracker = self.followed([*self.PACKETS[:AT], forged, reset])
+        assert said(records)[:-1] == said(records_of(self.PACKETS[:AT]))[: len(records) - 1]
+        assert of_kind(records, Kind.CLOSED)[-1].closing is Closing.RST
+        assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
 
 
 class TestClose:
@@ -361,7 +436,7 @@ forgeries = st.lists(
 )
 
 
-@given(forgeries, st.lists(st.integers(0, 100), max_size=4), st.sampled_from([1, 20, 1000]))
+@given(forgeries, st.lists(st.integers(0, 100), max_size=4), st.sampled_from([1, 20, 1000, 4000]))
 @examples(300)
 def test_both_trackers_judge_forged_packets_alike(
     forged: list[tuple[int, int, int, int, int, bytes]], cuts: list[int], interval: int

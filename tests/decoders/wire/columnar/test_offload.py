@@ -72,7 +72,7 @@ PERMANENT = {
         "_other_protocol_reason",
         "_max_frame",
     },
-    Stream: {"_ledger", "_acknowledged", "is_heard"},
+    Stream: {"_ledger", "_acknowledged", "is_heard", "_held", "_held_cost", "_doubted_at"},
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
     Decryption: {
@@ -100,7 +100,7 @@ EMPTY = {
     LatestApiVersions: set[str](),
     Opacity: {"awaits_client", "is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
-    Stream: {"_held", "_held_cost"},
+    Stream: set[str](),
     RequestsInFlight: set[str](),
     Assembly: set[str](),
     Decryption: {"is_over", "_opening", "_awaiting", "_held", "_held_cost"},
