@@ -89,10 +89,13 @@ _IPV6 = struct.Struct(">4xHBx16s16s")
 _TCP = struct.Struct(">HHIIBBxxxxxx")
 _SHORTEST_TCP_HEADER = 20
 _PROTOCOL_TCP, _PROTOCOL_UDP, _PROTOCOL_FRAGMENT, _PROTOCOL_AUTHENTICATION = 6, 17, 44, 51
+_FRAGMENT_SIZE = 8
 _TUNNELS = {4: "ip-in-ip", 41: "ip-in-ip", 47: "gre"}
 _VXLAN_PORT = 4789
 _EXTENSIONS = frozenset({0, 43, 51, 60, 135})
 """Hop-by-hop, routing, authentication, destination options and mobility: each contains its own length."""
+EXTENSION_HEADERS = _EXTENSIONS | {_PROTOCOL_FRAGMENT}
+"""The IPv6 extension headers that TCP may follow."""
 
 
 def read_segment(packet: Packet) -> Segment | Skipped:
@@ -183,8 +186,12 @@ def _ipv6(packet: Packet, at: int) -> _Datagram:
     payload_length, protocol, source, destination = _IPV6.unpack_from(packet.data, at)
     start = at + _IPV6.size
     end = start + payload_length if payload_length else packet.original_length
-    while protocol in _EXTENSIONS:
+    while protocol in EXTENSION_HEADERS:
         next_protocol, length = packet.data[start], packet.data[start + 1]
+        if protocol == _PROTOCOL_FRAGMENT:
+            _require_atomic(packet.data, start)
+            protocol, start = next_protocol, start + _FRAGMENT_SIZE
+            continue
         # Lengths count 8-byte units after the first 8 bytes, but that of authentication counts 4-byte units.
         start += 4 * (length + 2) if protocol == _PROTOCOL_AUTHENTICATION else 8 * (length + 1)
         protocol = next_protocol
@@ -192,12 +199,17 @@ def _ipv6(packet: Packet, at: int) -> _Datagram:
     return _Datagram(source, destination, start, end)
 
 
+def _require_atomic(data: bytes, fragment: int) -> None:
+    """Raise the reason if a fragment is not the only one of its packet (RFC 6946): receivers take that."""
+    # The two reserved bits before the flag "more fragments" count for nothing.
+    if struct.unpack_from(">H", data, fragment + 2)[0] & 0xFFF9:
+        raise _SkippedError("fragment")
+
+
 def _require_tcp(data: bytes, protocol: int, start: int) -> None:
     """Raise the reason if the protocol of an IP header is not TCP."""
     if protocol == _PROTOCOL_TCP:
         return
-    if protocol == _PROTOCOL_FRAGMENT:
-        raise _SkippedError("fragment")
     if protocol == _PROTOCOL_UDP and struct.unpack_from(">H", data, start + 2)[0] == _VXLAN_PORT:
         raise _SkippedError("vxlan")
     raise _SkippedError(_TUNNELS.get(protocol, "not-tcp"))

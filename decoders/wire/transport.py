@@ -323,7 +323,7 @@ class Transport:
         RFC 9293 section 3.10.7.4 demands one of every segment but a SYN.
         """
         other = self.streams.get(OTHER[direction])
-        if not segment.payload or segment.flags & TcpFlag.SYN:
+        if not (segment.payload or segment.missing) or segment.flags & TcpFlag.SYN:
             return segment
         has_number = bool(segment.flags & TcpFlag.ACK)
         if has_number and (other is None or other.may_be_acknowledged(segment.acknowledgment)):

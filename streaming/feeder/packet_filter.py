@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network
 from typing import NamedTuple
 
-from decoders.wire.segment import LinkType
+from decoders.wire.segment import EXTENSION_HEADERS, LinkType
 
 MAX_PORTS = 50
 """A conditional jump reaches 255 instructions ahead, and each port is compared in four places."""
@@ -39,7 +39,6 @@ _ETHERTYPE_AT = 12
 _VLAN_TAGS = (0x8100, 0x88A8, 0x9100)
 _MOST_VLAN_TAGS = 2
 _PROTOCOL_TCP = 6
-_IPV6_EXTENSIONS = (0, 43, 44, 60)
 _FRAGMENT_OFFSET = 0x1FFF
 
 
@@ -123,7 +122,7 @@ class _IpChecks(NamedTuple):
         yield LabelledInstruction(LOAD_IP_HEADER_LENGTH, ip)
         yield from _port_checks(self.ports, LOAD_HALF_INDEXED, ip, accept4, reject)
         yield LabelledInstruction(LOAD_BYTE, ip + 6, label=ipv6)
-        for extension in _IPV6_EXTENSIONS:
+        for extension in sorted(EXTENSION_HEADERS):
             yield LabelledInstruction(JUMP_IF_EQUAL, extension, when_true=accept6)
         yield LabelledInstruction(JUMP_IF_EQUAL, _PROTOCOL_TCP, when_false=reject)
         yield from _port_checks(self.ports, LOAD_HALF, ip + 40, accept6, reject)

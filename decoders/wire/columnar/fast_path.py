@@ -100,7 +100,7 @@ def _process_segment(state: FastPathState, row: int) -> int:
     ahead = distance(segments.sequences[row], stream.next_sequence)
     repeated = max(0, min(end - at, -ahead))
     has_number = segments.flags[row] & _ACK
-    is_odd = acknowledged > fin or acknowledged < -MAX_AHEAD if has_number else at < end
+    is_odd = acknowledged > fin or acknowledged < -MAX_AHEAD if has_number else at < end or missing
     is_odd = is_odd or (at < end and ahead > 0) or (missing and ahead)
     # What is held ahead of others is in the `Connection`.
     is_odd = is_odd or stream.next + end - at - repeated + missing >= stream.first_held

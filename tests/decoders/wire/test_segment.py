@@ -87,6 +87,7 @@ def test_a_packet_merged_by_the_network_card_keeps_all_its_payload() -> None:
             id="routing, destination options",
         ),
         pytest.param(ipv6(first=51, extensions=b"\x06\x04" + bytes(22)), id="authentication"),
+        pytest.param(ipv6(first=44, extensions=b"\x06\0\0\0" + bytes(4)), id="the only fragment"),
     ],
 )
 def test_ipv6_is_read_with_its_extension_headers(ip: bytes) -> None:
@@ -104,7 +105,16 @@ def test_bytes_that_the_snap_length_cut_off_are_counted() -> None:
     [
         pytest.param(ethernet(ipv4(fragment=0x2000)), "fragment", id="first fragment"),
         pytest.param(ethernet(ipv4(fragment=0x0010)), "fragment", id="later fragment"),
-        pytest.param(ethernet(ipv6(first=44, extensions=b"\x06" + bytes(7))), "fragment", id="IPv6 fragment"),
+        pytest.param(
+            ethernet(ipv6(first=44, extensions=b"\x06\0\0\x01" + bytes(4))),
+            "fragment",
+            id="IPv6, first fragment",
+        ),
+        pytest.param(
+            ethernet(ipv6(first=44, extensions=b"\x06\0\0\x08" + bytes(4))),
+            "fragment",
+            id="IPv6, last fragment",
+        ),
         pytest.param(ethernet(ipv6(first=17)), "not-tcp", id="UDP"),
         pytest.param(
             ethernet(ipv6(bytes(2) + (4789).to_bytes(2) + bytes(30), first=17)), "vxlan", id="VXLAN"

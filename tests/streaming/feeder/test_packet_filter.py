@@ -6,7 +6,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from decoders.wire.segment import LinkType, SocketAddress
+from decoders.wire.segment import EXTENSION_HEADERS, LinkType, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import packet_filter
 from streaming.feeder.packet_filter import (
@@ -102,9 +102,10 @@ def test_ports_are_found_behind_vlan_tags(addresses: tuple[bytes, bytes], tags: 
         assert not run(program, packet[:12] + tags + packet[12:])
 
 
-def test_ipv6_with_extension_headers_is_left_to_the_reader() -> None:
+@pytest.mark.parametrize("header", EXTENSION_HEADERS)
+def test_ipv6_with_extension_headers_is_left_to_the_reader(header: int) -> None:
     packet = bytearray(packets(V6, 40_000, 9093)[0])
-    packet[14 + 6] = 0
+    packet[14 + 6] = header
     assert run(tcp_ports_filter({9092}, LinkType.ETHERNET), bytes(packet))
 
 

@@ -453,10 +453,14 @@ def test_both_trackers_judge_forged_packets_alike(
 
 @pytest.mark.parametrize("flags", [TcpFlag.PSH, TcpFlag.PSH | ACK], ids=["without-ack", "impossible-ack"])
 @pytest.mark.parametrize("acknowledgment", [MAX_AHEAD + 1, FAR, -FAR])
-def test_bytes_that_their_receiver_drops_are_not_read(flags: int, acknowledgment: int) -> None:
+@pytest.mark.parametrize("snap_length", [0, 20])
+def test_bytes_that_their_receiver_drops_are_not_read(
+    flags: int, acknowledgment: int, snap_length: int
+) -> None:
     """A decoy of the request that comes next: the same place, and an acknowledgment that nobody takes."""
     payload = prefixed(metadata(7))
     decoy = like(FROM_CLIENT, flags=flags, acknowledgment=acknowledgment, payload=payload)
+    decoy = decoy._replace(data=decoy.data[: len(decoy.data) - len(payload) + snap_length])
     records, tracker = inserted(decoy)
     assert said(records) == said(records_of(PACKETS))
     assert tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT] == 1
