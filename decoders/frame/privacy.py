@@ -98,6 +98,7 @@ class FieldGuard(NamedTuple):
     movable: tuple[str, ...] = ()
 
 
+_MEMBER: Final = frozenset({"groupId", "memberId"})
 _IN_HEADER: Final = tuple(f"header.{name}" for name in ("clientId", "clientInstanceId", UNKNOWN_TAGS))
 NO_GUARD: Final = FieldGuard()
 
@@ -140,9 +141,14 @@ def _contents(message: Message) -> tuple[str, ...]:
 
 
 def _movable(message: Message) -> Iterator[str]:
-    """Yield the paths of the body's contents, without the numbers before its first string, bytes or array."""
-    at_fixed_places = takewhile(lambda field: field.type in FIXED_SIZE_TYPES, message.struct.fields)
-    names = {field.name for field in at_fixed_places}
+    """Yield the paths of the body's contents, without the numbers before its first string, bytes or array.
+
+    Rules read the group and the member with which a heartbeat begins, and its secrets are not near them.
+    """
+    stays = takewhile(
+        lambda field: field.type in FIXED_SIZE_TYPES or field.name in _MEMBER, message.struct.fields
+    )
+    names = {field.name for field in stays}
     yield from (path for path, _ in classified(message) if path not in names)
     yield from _tags(message.struct)
 

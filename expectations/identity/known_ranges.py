@@ -19,7 +19,8 @@ from decoders.retention import KEPT_FOR
 from expectations.identity.claim import NOT_LISTED, Claim
 
 MINUTE: Final = 60 * 1_000_000_000
-"""Nanoseconds. A response to the same version that comes so soon after a refusal gives it another cause."""
+"""Nanoseconds. A response to the same version that comes so soon after a refusal gives it another cause. Logins
+last longer."""
 ENOUGH_CLOSES: Final = 3
 """Connections on which the same version must have been refused, one after another."""
 FIRST_IN_KAFKA_4: Final = {
@@ -185,8 +186,14 @@ def serves(others: Sequence[Claim], *, after_login: bool) -> bool:
 
 
 def takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
-    """Whether the listener takes requests other than those that open a connection on the closed one."""
+    """Whether the listener took requests other than those that open a connection on the closed one.
+
+    It takes none once a login has expired (KIP-368). How long one lasts is not read, so none counts that is
+    older than a MINUTE.
+    """
     assert close.refused is not None
+    if close.refused.shook_hands and close.since > close.opened_at + MINUTE:
+        return False
     return close.refused.admitted or serves(others, after_login=False)
 
 

@@ -50,8 +50,8 @@ class AdvertisedVersionRefused(IdentityRule):
     ApiVersions request is held against what others at the address were told, under the conditions of
     kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise those versions
     without having them, for the sake of old clients, and no schema has them any more. A broker also closes
-    upon a client whose login has expired and that does not log in again (KIP-368): the lifetime is not read,
-    so three such closes upon a version that was never served count.
+    upon a client whose login has expired and that does not log in again (KIP-368), so a close counts only
+    within a minute of a connection that logged in.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
