@@ -6,9 +6,10 @@ second, it is not the one that came second.
 
 On both sides of an address translation one connection is captured twice: the client's address differs and
 nothing else does. Both captures have the same frames, at times that differ by one offset: that of their
-clocks, and none if one host captures both. So two connections are distinct if their openings and their first
-frames differ by unequal offsets, or if one has a frame where the other surely has none. Where a packet was
-lost between the captures and sent again, one of these offsets is another, and later frames show which.
+clocks, and none if one host captures both. So two connections are distinct if their frames differ by unequal
+offsets, or if one has a frame where the other surely has none. The offsets of the openings and of the first
+frames may be unequal: a packet may be lost between the captures and sent again, and who translates may take
+longer for the first one. Later frames show which of them is right.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ MOST_OFFSET: Final = 1_000_000_000
 """Nanoseconds, at most, between the captures of one packet on both sides of an address translation."""
 SAME_OFFSET: Final = 10_000_000
 """Nanoseconds, at most, by which this offset varies while a connection opens."""
-RESENT_AFTER: Final = 150_000_000
-"""Nanoseconds, at least, until a lost packet is sent again: kernels wait for 200 ms or more (RFC 6298)."""
 LONGEST_RESENDING: Final = 3_100_000_000
 """Nanoseconds, at most, until it is sent again twice: SYNs are after one second and three."""
 LOST_FRAME: Final = 1.5
@@ -66,8 +65,7 @@ def may_be_translated(claim: Claim, other: Claim) -> bool:
     if claim.joined or other.joined:
         is_same_client = None in (claim.client_id, other.client_id) or claim.client_id == other.client_id
         return is_same_client and not _is_older(claim, other) and not _is_older(other, claim)
-    is_alike = _begins_alike(claim, other) or _goes_on_alike(claim, other, RESENT_AFTER)
-    return _shows_same(claim, other) and is_alike
+    return _shows_same(claim, other) and (_begins_alike(claim, other) or _goes_on_alike(claim, other))
 
 
 def may_be_relayed(claim: Claim, other: Claim) -> bool:
@@ -76,7 +74,7 @@ def may_be_relayed(claim: Claim, other: Claim) -> bool:
     The proxy may open its connection only when the first request comes.
     """
     is_apart = _comes_between(claim, other) or _comes_between(other, claim)
-    return not is_apart and (_begins_alike(claim, other) or _goes_on_alike(claim, other, 0))
+    return not is_apart and (_begins_alike(claim, other) or _goes_on_alike(claim, other))
 
 
 def _shows_same(claim: Claim, other: Claim) -> bool:
@@ -93,14 +91,14 @@ def _begins_alike(claim: Claim, other: Claim) -> bool:
     return max(abs(opened), abs(shown)) <= MOST_OFFSET and abs(opened - shown) <= SAME_OFFSET
 
 
-def _goes_on_alike(claim: Claim, other: Claim, apart: int) -> bool:
+def _goes_on_alike(claim: Claim, other: Claim) -> bool:
     """Whether later frames show the identity at the offset of the openings, or at that of the first frames.
 
-    These two offsets differ by `apart` nanoseconds at least. Until both have later frames, they may.
+    Until both have later frames, they may.
     """
     opened, shown = claim.opened_at - other.opened_at, claim.since - other.since
     offsets = [offset for offset in (opened, shown) if abs(offset) <= MOST_OFFSET]
-    if not offsets or not apart <= abs(opened - shown) <= LONGEST_RESENDING:
+    if not offsets or abs(opened - shown) > LONGEST_RESENDING:
         return False
     mine, others = (
         [at for at in (each.before_until, each.until) if at > each.since] for each in (claim, other)

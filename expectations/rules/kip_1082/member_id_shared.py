@@ -33,9 +33,10 @@ class MemberIdShared(IdentityRule):
     may be a late retransmission of what the client had given up, and is undecided; a second one is
     not. A member that left in between may come back. Connections with the same addresses and ports at
     one time are one connection that two feeders see. Connections of different hosts may be one connection,
-    captured on both sides of an address translation by clocks that differ. It is undecided if both open and
-    send the first heartbeat at one offset (10 ms more or less, 1 s at most), or if one was joined midway,
-    until a heartbeat of one comes between two of the other.
+    captured on both sides of an address translation by clocks that differ. It is undecided if both open
+    and send heartbeats at one offset (10 ms more or less, 1 s at most), of which the opening or the first
+    heartbeat may differ, or if one was joined midway, until a heartbeat of one comes between two of the
+    other.
     """
 
     section = "Proposed Changes, Duplicate Member ID"

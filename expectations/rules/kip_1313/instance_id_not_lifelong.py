@@ -17,7 +17,8 @@ ENOUGH = 5
 FRESH = 1
 """The correlation ID, at most, of the first request of a process."""
 LONG_LIVED = 32
-"""A correlation ID that a process which connects anew does not begin with."""
+"""A correlation ID that a process which connects anew does not begin with, whichever brokers it asked
+before."""
 SESSION = 45 * 1_000_000_000
 """Nanoseconds for which a broker keeps a silent member by default (`group.consumer.session.timeout.ms`)."""
 
@@ -40,13 +41,13 @@ class InstanceIdNotLifelong(IdentityRule):
     Connections that follow one another are information: one process with an ID per connection looks like a
     process per connection. It is published once for an address and client ID, and not if connections overlap
     or an ID is seen again. It is proven, and a violation, where correlation IDs go on across all of the
-    connections, because a process begins to count anew; and where a member goes on: a connection seen from
-    its beginning continues, without joining, the membership that another connection of the same address and
-    software began under another instance ID. Both lead to one server, and the heartbeats are less than 45
-    seconds apart; otherwise another process may have joined where nothing is captured, and it is an
-    improvement. Member IDs that are UUIDs are left to kip1313/instance-id-not-kept. Transactional IDs and
-    group instance IDs outlive processes and show nothing. Connections with different principals are not
-    compared.
+    connections from 1 to 32 or more, because a process begins to count anew; and where a member goes on: a
+    connection seen from its beginning continues, without joining, the membership that another connection of
+    the same address and software began under another instance ID. Both lead to one server, and the heartbeats
+    are less than 45 seconds apart; otherwise another process may have joined where nothing is captured, and
+    it is an improvement. Member IDs that are UUIDs are left to kip1313/instance-id-not-kept. Transactional
+    IDs and group instance IDs outlive processes and show nothing. Connections with different principals are
+    not compared.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -111,15 +112,16 @@ def _judge_client(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
 
 
 def _counts_on(connections: Sequence[Claim]) -> bool:
-    """Whether one process numbers its requests over connections in a row.
+    """Whether one process numbers its requests over connections in a row, from its beginning on.
 
-    Its beginning is among them, or lies far back. On each it sends two requests at least.
+    On each it sends two requests at least. Five processes that asked brokers first where nothing is captured
+    begin with numbers that rise by chance, but soon after their beginning.
     """
     first = [each.first_correlation_id for each in connections if each.began_whole]
     numbers = [each for each in first if each is not None]
     if len(numbers) < len(connections):
         return False
-    is_one = numbers[0] <= FRESH or numbers[-1] >= LONG_LIVED
+    is_one = numbers[0] <= FRESH and numbers[-1] >= LONG_LIVED
     return is_one and all(later > earlier + 1 for earlier, later in itertools.pairwise(numbers))
 
 
