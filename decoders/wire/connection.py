@@ -264,8 +264,7 @@ class Connection:
         if self.decryption is not None:
             # A flow has no field for the position of a FIN, which a later close_notify is compared with.
             is_closing = bool(self._transport.closing_sides.closers)
-            is_ready = self._kafka.has_begun and self.decryption.can_be_read_ahead
-            if is_closing or not (is_ready and self._transport.is_in_order):
+            if is_closing or not (self._kafka.has_begun and self.decryption.can_be_read_ahead):
                 return False
         return self._transport.can_be_offloaded and self._kafka.can_be_offloaded
 

@@ -249,11 +249,6 @@ class Transport:
         is_in_order = all(stream.is_in_order for stream in streams)
         return is_in_order or all(stream.goes_on_before_hole for stream in streams)
 
-    @property
-    def is_in_order(self) -> bool:
-        """Whether no stream holds bytes."""
-        return not any(stream.held for stream in self.streams.values())
-
     def restore(self, streams: Mapping[Direction, StreamSnapshot], closers: dict[Direction, int]) -> None:
         """Continue from snapshots of the streams and from the closers. A new stream began with a SYN."""
         for direction, stream in streams.items():

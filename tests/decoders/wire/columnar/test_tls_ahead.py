@@ -17,7 +17,8 @@ from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import SkipReason
 from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, SocketAddress
+from decoders.wire.segment import Segment, SocketAddress, TcpFlag, read_segment
+from decoders.wire.synthesis import packet_of
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import interleaved, packets_between, placed
 from tests.decoders.wire.conversation import (
@@ -81,6 +82,39 @@ def test_lost_repeated_and_swapped_packets(  # noqa: PLR0917 - drawn
         sent[at], sent[at + 1] = sent[at + 1], sent[at]
     kept = [each for each in sent for _ in range(random.choice([1, 1, 1, 2])) if random.random() >= rate]
     both(placed(kept), keys, cut, window=window)
+
+
+def ahead(packet: Packet, distance: int) -> Packet:
+    """Forge a packet whose bytes are so far ahead of another one's."""
+    segment = read_segment(packet)
+    assert isinstance(segment, Segment)
+    return packet_of(segment._replace(sequence=segment.sequence + distance, flags=TcpFlag.ACK, payload=b"x"))
+
+
+@examples(60)
+@given(randoms, st.sampled_from([20, 300, 1 << 30]), st.sampled_from([1, 500]), segments, windows, cuts)
+def test_bytes_ahead_of_those_that_come_next(  # noqa: PLR0917 - drawn
+    random: Random, distance: int, slower: int, segment: int, window: int, cut: list[int]
+) -> None:
+    sent, keys = conversations(random, 2, segment, 200)
+    begin = sent[0].captured_at
+    sent = [each._replace(captured_at=begin + slower * (each.captured_at - begin)) for each in sent]
+    for at in sorted((random.randrange(len(sent)) for _ in range(4)), reverse=True):
+        sent.insert(at, ahead(sent[at], distance))
+    both(placed(sent), keys, cut, window=window)
+
+
+def test_bytes_ahead_keep_no_connection_on_the_slow_path(
+    slow_path: list[Segment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TlsWriter(*SUITES[3])
+    sent = packets(encrypted(exchanges(300), writer), segment=50)
+    sent.insert(100, ahead(sent[100], 1 << 30))
+    key_log = KeyLog()
+    key_log.add(writer.key_log)
+    monkeypatch.setattr(tls_ahead, "MIN_WINDOW", 16)
+    new_columnar_tracker(key_log=key_log).feed(PacketBatch.of(placed(sent)))
+    assert len(slow_path) < 80 < len(sent) // 20
 
 
 @examples(30)
