@@ -12,6 +12,7 @@ from weakref import proxy
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
+from decoders.wire.chunk import Chunk, Gap
 from decoders.wire.closing import Ends
 from decoders.wire.decryption import (
     CertificateSubject,
@@ -28,7 +29,7 @@ from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import Acknowledged
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
-from decoders.wire.stream import MAX_AHEAD, SEQUENCE_SPACE, Chunk, Gap, StreamSnapshot
+from decoders.wire.stream import MAX_AHEAD, SEQUENCE_SPACE, StreamSnapshot
 from decoders.wire.transport import Begun, ClientSyn, Transport, TransportEvent, client_syn_of
 
 

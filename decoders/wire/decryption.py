@@ -27,11 +27,11 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome, UnreadableError
 from decoders.tls.records import BrokenRecordError, TlsRecord, begins_with_client_hello
 from decoders.tls.session import Content, Receiver, Session, Side
+from decoders.wire.chunk import PIECE_COST, Chunk, Gap, UnsizedGap
 from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.principal import is_name
 from decoders.wire.record_stream import RecordStream
-from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
 MAX_KEY_WAIT: Final = 10_000_000_000
 """Nanoseconds of capture time for which a connection waits for its secrets."""

@@ -32,8 +32,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from decoders.wire.chunk import PIECE_COST, Chunk, Gap, UnsizedGap
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.stream import PIECE_COST, Chunk, Gap, UnsizedGap
 
 PREFIX = 4
 """Bytes of the length prefix."""

@@ -32,6 +32,7 @@ from typing import NamedTuple
 from decoders.frame.record import Direction, Flag, Kind, Record
 from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import begins_with_record
+from decoders.wire.chunk import Chunk, Gap, UnsizedGap
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import (
     PREFIX,
@@ -49,7 +50,6 @@ from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import AcknowledgedBy, ApiVersionsResponse, RequestsInFlightSnapshot
 from decoders.wire.recorder import FrameRecorder, Recorder
-from decoders.wire.stream import Chunk, Gap, UnsizedGap
 
 _DIRECTIONS = (Direction.TO_BROKER, Direction.TO_CLIENT)
 _BEGINNING = {FramerState.OPENING, FramerState.SYNCHRONISED}

@@ -13,7 +13,7 @@ from typing import Final
 from decoders.tls.protection import TAG_SIZE
 from decoders.tls.records import HEADER_SIZE, RecordReader, TlsRecord
 from decoders.tls.session import Content
-from decoders.wire.stream import PIECE_COST, Chunk
+from decoders.wire.chunk import PIECE_COST, Chunk
 
 MAX_PIECES_AHEAD: Final = 32
 """Pieces of an incomplete record with which it is still read ahead. Each window copies them.

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from decoders.wire.chunk import PIECE_COST, Chunk, Gap
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 
@@ -40,70 +41,6 @@ RESENT_WITHIN = 10_000_000_000
 """Nanoseconds in which missing bytes are sent again: five timeouts, the first of 200 ms and each twice the
 one before."""
 NOTHING_HELD = (1 << 63) - 1
-PIECE_COST = 256
-"""Bytes of memory that a held chunk takes besides its payload, roughly."""
-
-
-class Chunk(NamedTuple):
-    """Bytes of the stream in order, all from one segment.
-
-    `starts_segment` is true if they begin where the segment's payload begins, as frames often do.
-    `acknowledgment` is the 32-bit number in the segment's header, `behind` the offset in the other direction
-    that it stands for. `missing` is the number of bytes after it that the snap length cut off. Bytes that
-    were encrypted have a `record_end`: their receiver can read them once it has the stream up to that offset.
-    A chunk that `is_disputed` was also captured with other bytes.
-    """
-
-    offset: int
-    payload: bytes
-    captured_at: int
-    position: int
-    acknowledgment: int
-    starts_segment: bool
-    behind: int = 0
-    missing: int = 0
-    record_end: int | None = None
-    is_disputed: bool = False
-
-    @property
-    def end(self) -> int:
-        """The offset behind the last byte."""
-        return self.offset + len(self.payload)
-
-    def readable_from(self, size: int) -> int:
-        """Return the offset up to which a receiver must have the stream to read the first `size` bytes."""
-        return self.offset + size if self.record_end is None else self.record_end
-
-    def part(self, start: int, end: int) -> Chunk:
-        """Return the bytes between two offsets of the stream that are within this chunk."""
-        if start == self.offset and end == self.end:
-            return self
-        payload = self.payload[start - self.offset : end - self.offset]
-        starts_segment = self.starts_segment and start == self.offset
-        missing = self.missing if end == self.end else 0
-        return self._replace(offset=start, payload=payload, starts_segment=starts_segment, missing=missing)
-
-
-class Gap(NamedTuple):
-    """Bytes of the stream that were not captured.
-
-    `captured_at` and `position` are those of the packet that shows that they are missing.
-    """
-
-    offset: int
-    size: int
-    captured_at: int
-    position: int
-
-
-class UnsizedGap(NamedTuple):
-    """Unknown many bytes of the plaintext of an encrypted stream that cannot be read.
-
-    `captured_at` and `position` are those of the packet that shows it.
-    """
-
-    captured_at: int
-    position: int
 
 
 class StreamSnapshot(NamedTuple):

@@ -35,19 +35,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction
+from decoders.wire.chunk import PIECE_COST, Chunk, Gap
 from decoders.wire.closing import OTHER, ClosingSides, Ends, Reset
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
-from decoders.wire.stream import (
-    MAX_AHEAD,
-    MAX_HELD,
-    PIECE_COST,
-    SEQUENCE_SPACE,
-    Chunk,
-    Gap,
-    Stream,
-    StreamSnapshot,
-)
+from decoders.wire.stream import MAX_AHEAD, MAX_HELD, SEQUENCE_SPACE, Stream, StreamSnapshot
 
 MAX_WAIT = 100_000_000
 """Nanoseconds of capture time. Queues of a network card, mirror ports and the rings of AF_PACKET deliver

@@ -15,6 +15,7 @@ from decoders.compilation import compiled, inlined
 from decoders.frame.record import NO_RECORD, Closing
 from decoders.memory import int16, int32, wide
 from decoders.protocol import REQUEST_LEAD
+from decoders.wire.chunk import PIECE_COST
 from decoders.wire.columnar.fast_path_state import CLOSES, DONE, OUT_OF_FLOWS, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flow_table import CLOSED, UNKNOWN_SYN
 from decoders.wire.columnar.flows import NO_SYN, NOBODY, TO_BROKER, TO_CLIENT, UNSET, slot_of
@@ -23,7 +24,7 @@ from decoders.wire.columnar.segments import NO_SEGMENT, UNWATCHED, distance
 from decoders.wire.eviction import Standing
 from decoders.wire.framing import OPENING_SIZE, PREFIX
 from decoders.wire.segment import TcpFlag
-from decoders.wire.stream import MAX_AHEAD, NOTHING_HELD, PIECE_COST, SEQUENCE_SPACE
+from decoders.wire.stream import MAX_AHEAD, NOTHING_HELD, SEQUENCE_SPACE
 
 _SYN, _ACK = int(TcpFlag.SYN), int(TcpFlag.ACK)
 _FIN, _RST = int(TcpFlag.FIN), int(TcpFlag.RST)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import Direction
 from decoders.tls.protection import IV_SIZE, open_next
+from decoders.wire.chunk import Chunk
 from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
@@ -35,7 +36,6 @@ from decoders.wire.columnar.tls_window import (
 )
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import Decryption
-from decoders.wire.stream import Chunk
 
 MIN_WINDOW: Final = 256
 MAX_WINDOW: Final = 1 << 15

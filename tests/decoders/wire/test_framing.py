@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.wire.chunk import Chunk, Gap
 from decoders.wire.framing import (
     MAX_FRAME,
     OPENING_SIZE,
@@ -19,7 +20,6 @@ from decoders.wire.framing import (
     NoRequest,
 )
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.stream import Chunk, Gap
 from tests.decoders.wire.conversation import prefixed
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.wire.chunk import Chunk, Gap
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
-from decoders.wire.stream import Chunk, Gap, Stream
+from decoders.wire.stream import Stream
 from tests.decoders.wire.conversation import CLIENT, SERVER
 
 

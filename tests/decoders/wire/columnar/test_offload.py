@@ -10,6 +10,7 @@ import pytest
 from decoders.tls.key_log import KeyLog
 from decoders.tls.records import RecordReader
 from decoders.tls.session import Receiver
+from decoders.wire.chunk import Chunk
 from decoders.wire.closing import ClosingSides
 from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
@@ -21,7 +22,7 @@ from decoders.wire.pairing import LatestApiVersions, RequestsInFlight
 from decoders.wire.principal import PrincipalReader
 from decoders.wire.record_stream import RecordStream
 from decoders.wire.recorder import FrameRecorder
-from decoders.wire.stream import Chunk, Stream
+from decoders.wire.stream import Stream
 from decoders.wire.tracker import Tracker
 from decoders.wire.transport import Transport
 from tests.decoders.tls.writer import SUITES, TlsWriter
