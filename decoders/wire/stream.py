@@ -14,7 +14,9 @@ order. The connection decides how long to wait before the hole becomes a gap.
 A stranger can forge the number in a segment, so segments are judged as a receiver does (RFC 9293 section
 3.10.7.4). An acknowledgment more than MAX_AHEAD beyond what was captured shows no loss, and a FIN behind
 which its sender goes on is none. Bytes that wait for those before them are dropped if their receiver still
-acknowledges less RESENT_WITHIN later.
+acknowledges less RESENT_WITHIN later. A gap is *sure* once the receiver acknowledges captured bytes behind
+it. If it acknowledges less instead, as an honest one never does, somebody else sent what has shown the gap:
+the stream goes on at this acknowledgment.
 
 A chunk is released only after the bytes of the other direction that its sender had acknowledged by then. So a
 response follows its request, in whichever order they were captured.
@@ -68,6 +70,8 @@ class Stream:
         self._held: list[Chunk] = []
         self._held_cost = 0
         self._doubted_at = NOTHING_HELD
+        self._unsure: tuple[int, int] | None = None
+        """Where gaps begin and end that are not sure."""
         self._end: int | None = None
         self._acknowledged = 0
         self.is_heard = False
@@ -97,18 +101,18 @@ class Stream:
     def is_in_order(self) -> bool:
         """Whether nothing is held or awaited, and no FIN is ahead."""
         is_passed = not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
-        return is_passed and self.is_heard
+        return is_passed and self.is_heard and self._unsure is None
 
     @property
     def goes_on_before_hole(self) -> bool:
         """Whether nothing is awaited, no FIN was captured, and what is held waits for bytes not yet sent."""
-        is_passed = self._acknowledged <= self._next and not self.is_blocked
+        is_passed = self._acknowledged <= self._next and not self.is_blocked and self._unsure is None
         return is_passed and self.is_heard and self._end is None
 
     @property
     def is_steady(self) -> bool:
         """Whether nothing is held or awaited, and no FIN was captured."""
-        is_passed = not self._held and self._acknowledged <= self._next
+        is_passed = not self._held and self._acknowledged <= self._next and self._unsure is None
         return is_passed and self.is_heard and self._end is None
 
     @property
@@ -222,10 +226,29 @@ class Stream:
         if not self.may_be_acknowledged(number):
             self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
             return self._next
+        if self._unsure is not None:
+            begin, end = self._unsure
+            if begin <= offset < end:
+                self._resume(number)
+                return self._next
+            self._unsure = None if end < offset <= self._next else self._unsure
         self._acknowledged = max(self._acknowledged, offset)
         if captured_at >= self._doubted_at:
             self._drop_doubted(captured_at)
         return offset
+
+    def _resume(self, number: int) -> None:
+        """Go on at a sequence number within gaps that are not sure: no more than that was sent.
+
+        Between bytes that have passed behind the gap and those that come, one byte is lost.
+        """
+        assert self._unsure is not None
+        lost = int(self._next > self._unsure[1])
+        self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
+        self._drop(lambda _: True, Contradiction.SEQUENCE)
+        self._next_sequence = (number - lost) % SEQUENCE_SPACE
+        self._acknowledged = self._next + lost
+        self._end = self._unsure = None
 
     def _drop_doubted(self, captured_at: int) -> None:
         """Drop what was held for RESENT_WITHIN and is not acknowledged."""
@@ -238,7 +261,8 @@ class Stream:
 
     def may_be_acknowledged(self, number: int) -> bool:
         """Whether the sender of this stream may take a segment with this acknowledgment (RFC 5961, 5.2)."""
-        lowest, highest = self._next - MAX_AHEAD, self._known_end + MAX_AHEAD
+        passed = self._next if self._unsure is None else self._unsure[0]
+        lowest, highest = passed - MAX_AHEAD, self._known_end + MAX_AHEAD
         return not self.is_heard or lowest <= self.offset_of(number) <= highest
 
     def is_proof(self, number: int) -> bool:
@@ -288,13 +312,15 @@ class Stream:
         if self.is_blocked:
             yield from self._release_first()
 
-    def give_up(self, end: int, captured_at: int, position: int) -> Iterator[Gap]:
+    def give_up(self, end: int, captured_at: int, position: int, *, is_sure: bool = False) -> Iterator[Gap]:
         """Turn the hole at the next byte into a gap, as far as it is before an offset."""
         stop = min(end, self._held[0].offset) if self._held else end
         if self._next < stop:
             start = self._next
             self._ledger.lose(stop - start)
             self._pass(stop)
+            if self.is_heard and not is_sure:
+                self._unsure = (start if self._unsure is None else self._unsure[0], stop)
             yield Gap(start, stop - start, captured_at, position)
 
     def _release_first(self) -> Iterator[Chunk | Gap]:
@@ -310,7 +336,8 @@ class Stream:
             yield from self._skip_missing(chunk)
 
     def _skip_missing(self, chunk: Chunk) -> Iterator[Gap]:
-        yield from self.give_up(chunk.end + chunk.missing, chunk.captured_at, chunk.position)
+        end = chunk.end + chunk.missing
+        yield from self.give_up(end, chunk.captured_at, chunk.position, is_sure=True)
 
     def _pass(self, offset: int) -> None:
         """Make an offset that of the next byte."""

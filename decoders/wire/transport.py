@@ -286,7 +286,11 @@ class Transport:
         if segment.flags & TcpFlag.ACK:
             if other not in self.streams:
                 yield other, self._begin(other, segment.acknowledgment, segment)
-            behind = self.streams[other].acknowledge(segment.acknowledgment, segment.captured_at)
+            acknowledged = self.streams[other]
+            had_end = acknowledged.has_end
+            behind = acknowledged.acknowledge(segment.acknowledgment, segment.captured_at)
+            if had_end and not acknowledged.has_end:
+                self._withdraw(other, Contradiction.FIN)
         if direction is Direction.TO_BROKER:
             segment = self._without_syn_data(segment)
         if direction not in self.streams:

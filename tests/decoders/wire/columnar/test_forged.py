@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Closing, Flag, Kind, Record
+from decoders.frame.record import Closing, Flag, Kind, Pairing, Record
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Contradiction
 from decoders.wire.packet import Packet
@@ -29,6 +29,7 @@ from tests.decoders.wire.conversation import (
     exchanges,
     feed_all,
     metadata,
+    metadata_response,
     new_columnar_tracker,
     new_tracker,
     of_kind,
@@ -202,6 +203,40 @@ class TestAcknowledgments:
         assert tracker.ledger.contradictions == {Contradiction.ACKNOWLEDGMENT: 1}
         assert tracker.ledger.lost == 0
 
+    @pytest.mark.parametrize("ahead", [1, 40, 10_000, MAX_AHEAD])
+    @pytest.mark.parametrize("sender", [FROM_CLIENT, FROM_BROKER], ids=["client", "broker"])
+    @pytest.mark.parametrize("times", [1, 3])
+    @pytest.mark.parametrize("delay", [0, 30 * SECOND])
+    def test_one_of_bytes_that_are_never_sent_hides_one_exchange(
+        self, ahead: int, sender: Packet, times: int, delay: int
+    ) -> None:
+        """What is not read are the requests and responses until the real receiver acknowledges less."""
+        forged = [like(sender, flags=ACK, acknowledgment=each * ahead) for each in range(1, times + 1)]
+        sent = packets_of(exchanges(20), sequences=(5_000, 9_000))
+        forged = [
+            each._replace(captured_at=each.captured_at + number * min(2 * MAX_WAIT, delay))
+            for number, each in enumerate(forged)
+        ]
+        later = [each._replace(captured_at=each.captured_at + delay) for each in sent[AT:]]
+        packets = [*sent[:AT], *forged, *later]
+        records = assert_equal(placed(packets))
+        assert_equal(placed(packets), range(len(packets)))
+        frames = [each.frame for each in of_kind(records, Kind.REQUEST)]
+        missing = [number for number in range(1, 21) if metadata(number) not in frames]
+        assert len(missing) <= 2
+        paired = {each.frame for each in of_kind(records, Kind.RESPONSE) if each.pairing is Pairing.MATCHED}
+        assert len([number for number in range(1, 21) if metadata_response(number) not in paired]) <= 3
+        assert of_kind(records, Kind.CLOSED)[-1].closing is Closing.FIN
+
+    def test_one_of_bytes_before_a_forged_fin_closes_nothing(self) -> None:
+        fin = like(FROM_BROKER, flags=FIN | ACK, sequence=500, acknowledgment=-len(prefixed(metadata(2))))
+        forged = like(FROM_CLIENT, flags=ACK, acknowledgment=501)
+        sent = packets_of(exchanges(20), sequences=(5_000, 9_000))
+        records = assert_equal(placed([*sent[:AT], fin, forged, *sent[AT:]]))
+        (closed,) = of_kind(records, Kind.CLOSED)
+        assert (closed.closing, closed.direction) == (Closing.FIN, TO_BROKER)
+        assert metadata(19) in [each.frame for each in of_kind(records, Kind.REQUEST)]
+
     def test_lost_bytes_stay_lost_if_their_sender_goes_on_behind_them(self) -> None:
         lossy = placed([*PACKETS[:AT], *PACKETS[AT + 1 :]])
         tracker = new_tracker()
@@ -255,7 +290,9 @@ class TestAhead:
     @pytest.mark.parametrize("late", [0, 9])
     def test_bytes_that_were_lost_on_the_way_and_sent_again_are_read(self, late: int) -> None:
         first, answer, second = self.PACKETS[AT], self.PACKETS[AT + 1], self.PACKETS[AT + 2]
-        ahead = second._replace(captured_at=first.captured_at)
+        unsent = -len(prefixed(metadata_response(2)))
+        ahead = like(second, flags=ACK, acknowledgment=unsent, payload=payload_of(second))
+        ahead = ahead._replace(captured_at=first.captured_at)
         sent_again = first._replace(captured_at=first.captured_at + late * SECOND)
         asked = like(answer, flags=ACK, acknowledgment=-len(prefixed(metadata(2))))
         records, tracker = self.followed([*self.PACKETS[:AT], ahead, asked, sent_again])
@@ -267,6 +304,19 @@ class TestAhead:
         records, tracker = self.followed([*self.PACKETS[:AT], forged])
         assert said(records) == said(records_of(self.PACKETS[:AT]))
         assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
+
+    @pytest.mark.parametrize("ahead", [500, 10_000, FAR])
+    def test_those_that_seem_acknowledged_hide_few_exchanges(self, ahead: int) -> None:
+        """Somebody sends bytes of the client and an acknowledgment of the broker for them."""
+        end = ahead + len(self.REQUEST)
+        sent = [
+            like(FROM_CLIENT, flags=ACK, sequence=ahead, payload=self.REQUEST),
+            like(FROM_BROKER, flags=ACK, acknowledgment=end - len(prefixed(metadata(2)))),
+        ]
+        records, tracker = self.followed([*self.PACKETS[:AT], *sent, *self.PACKETS[AT:]])
+        found = {each.frame for each in of_kind(records, Kind.REQUEST)}
+        assert len([number for number in range(1, 21) if metadata(number) not in found]) <= 3
+        assert tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT] == 1
 
     def test_after_a_great_loss_the_connection_is_read(self) -> None:
         """More is lost than may be ahead; the broker acknowledges what was captured behind it."""

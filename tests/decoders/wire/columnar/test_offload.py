@@ -101,7 +101,7 @@ EMPTY = {
     LatestApiVersions: set[str](),
     Opacity: {"awaits_client", "is_excluded"},
     Framer: {"_candidate", "_candidate_chunks"},
-    Stream: set[str](),
+    Stream: {"_unsure"},
     RequestsInFlight: set[str](),
     Assembly: set[str](),
     Decryption: {"is_over", "_opening", "_awaiting", "_held", "_held_cost"},
