@@ -65,7 +65,7 @@ class Gap(NamedTuple):
 
 
 class UnsizedGap(NamedTuple):
-    """Unknown many bytes of the plaintext of an encrypted stream that cannot be read.
+    """Unknown many bytes: of plaintext that cannot be decrypted, or where a gap turned out to be none.
 
     `captured_at` and `position` are those of the packet that shows it.
     """

@@ -66,6 +66,7 @@ class CertificateSubject(NamedTuple):
     position: int
 
 
+_Passed = Chunk | Gap | UnsizedGap
 Decrypted = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify | CertificateSubject
 
 
@@ -101,12 +102,12 @@ class Decryption:
         self._is_read = False
         self._awaiting: Direction | None = None
         """The direction whose next record cannot be decrypted before its key is known."""
-        self._held: deque[tuple[Direction, Chunk | Gap]] = deque()
+        self._held: deque[tuple[Direction, _Passed]] = deque()
         self._held_cost = 0
         self._waits_since = 0
         self._latest = (Direction.TO_BROKER, 0, 0)
 
-    def process(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Decrypted]]:
+    def process(self, direction: Direction, event: _Passed) -> Iterator[tuple[Direction, Decrypted]]:
         """Process the next bytes or the next gap of a direction."""
         self._latest = direction, event.captured_at, event.position
         if self._session is None:
@@ -205,9 +206,9 @@ class Decryption:
         for direction, number in snapshot.numbers.items():
             self.receiver(direction).number = number
 
-    def _detect(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Decrypted]]:
+    def _detect(self, direction: Direction, event: _Passed) -> Iterator[tuple[Direction, Decrypted]]:
         """Find out whether the client begins with a ClientHello."""
-        if isinstance(event, Gap) or direction is Direction.TO_CLIENT:
+        if not isinstance(event, Chunk) or direction is Direction.TO_CLIENT:
             yield from self._pass_opening()
             yield direction, event
             return
@@ -229,7 +230,7 @@ class Decryption:
         for chunk in opening:
             yield Direction.TO_BROKER, chunk
 
-    def _hold(self, direction: Direction, event: Chunk | Gap) -> None:
+    def _hold(self, direction: Direction, event: _Passed) -> None:
         self._held.append((direction, event))
         self._held_cost += PIECE_COST + (len(event.payload) if isinstance(event, Chunk) else 0)
 
@@ -245,8 +246,8 @@ class Decryption:
         while self._held and not self.is_over and self._awaiting is None:
             yield from self._read(*self._held.popleft())
 
-    def _read(self, direction: Direction, event: Chunk | Gap) -> Iterator[tuple[Direction, Decrypted]]:
-        if isinstance(event, Gap):
+    def _read(self, direction: Direction, event: _Passed) -> Iterator[tuple[Direction, Decrypted]]:
+        if not isinstance(event, Chunk):
             yield from self._guarded(self._lose(direction, event))
         else:
             self._streams[direction].push(event)
@@ -273,11 +274,11 @@ class Decryption:
         direction, captured_at, position = self._latest
         yield direction, Unreadable(self._beginning, captured_at, position)
 
-    def _lose(self, direction: Direction, gap: Gap) -> Iterator[tuple[Direction, Decrypted]]:
+    def _lose(self, direction: Direction, gap: Gap | UnsizedGap) -> Iterator[tuple[Direction, Decrypted]]:
         assert self._session is not None
         if not self._session.has_hellos:
             raise UnreadableError(TlsOutcome.NO_HANDSHAKE)
-        self._streams[direction].lose(gap.size)
+        self._streams[direction].lose(gap.size if isinstance(gap, Gap) else 0)
         self._count_dropped(direction)
         yield direction, UnsizedGap(gap.captured_at, gap.position)
 

@@ -70,8 +70,9 @@ class Stream:
         self._held: list[Chunk] = []
         self._held_cost = 0
         self._doubted_at = NOTHING_HELD
-        self._unsure: tuple[int, int] | None = None
-        """Where gaps begin and end that are not sure."""
+        self._acknowledged_at = 0
+        self._unsure: tuple[int, int, int] | None = None
+        """Where gaps begin and end that are not sure, and the capture time of what has shown them."""
         self._end: int | None = None
         self._acknowledged = 0
         self.is_heard = False
@@ -226,29 +227,30 @@ class Stream:
         if not self.may_be_acknowledged(number):
             self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
             return self._next
-        if self._unsure is not None:
-            begin, end = self._unsure
-            if begin <= offset < end:
-                self._resume(number)
-                return self._next
-            self._unsure = None if end < offset <= self._next else self._unsure
-        self._acknowledged = max(self._acknowledged, offset)
+        if self._unsure is not None and self._unsure[1] < offset <= self._next:
+            self._unsure = None
+        if offset > self._acknowledged:
+            self._acknowledged, self._acknowledged_at = offset, captured_at
         if captured_at >= self._doubted_at:
             self._drop_doubted(captured_at)
         return offset
 
-    def _resume(self, number: int) -> None:
-        """Go on at a sequence number within gaps that are not sure: no more than that was sent.
+    def is_contradicted_by(self, number: int, captured_at: int) -> bool:
+        """Whether an acknowledgment lies within gaps that are not sure: no more than that was sent.
 
-        Between bytes that have passed behind the gap and those that come, one byte is lost.
+        One that was captured earlier than what has shown the gaps is only processed late.
         """
-        assert self._unsure is not None
-        lost = int(self._next > self._unsure[1])
+        if self._unsure is None:
+            return False
+        begin, end, shown_at = self._unsure
+        return captured_at > shown_at and begin <= self.offset_of(number) < end
+
+    def resume(self, number: int) -> None:
+        """Go on at a sequence number within gaps that are not sure. How much is lost before it is unknown."""
         self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
         self._drop(lambda _: True, Contradiction.SEQUENCE)
-        self._next_sequence = (number - lost) % SEQUENCE_SPACE
-        self._acknowledged = self._next + lost
-        self._end = self._unsure = None
+        self._next_sequence, self._acknowledged = number, self._next
+        self._unsure = None
 
     def _drop_doubted(self, captured_at: int) -> None:
         """Drop what was held for RESENT_WITHIN and is not acknowledged."""
@@ -320,7 +322,9 @@ class Stream:
             self._ledger.lose(stop - start)
             self._pass(stop)
             if self.is_heard and not is_sure:
-                self._unsure = (start if self._unsure is None else self._unsure[0], stop)
+                begin, _, shown_at = self._unsure or (start, stop, 0)
+                latest = self._acknowledged_at if stop <= self._acknowledged else captured_at
+                self._unsure = begin, stop, max(shown_at, latest)
             yield Gap(start, stop - start, captured_at, position)
 
     def _release_first(self) -> Iterator[Chunk | Gap]:

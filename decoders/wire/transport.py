@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction
-from decoders.wire.chunk import PIECE_COST, Chunk, Gap
+from decoders.wire.chunk import PIECE_COST, Chunk, Gap, UnsizedGap
 from decoders.wire.closing import OTHER, ClosingSides, Ends, Reset
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
@@ -86,7 +86,7 @@ class Begun(NamedTuple):
     position: int
 
 
-TransportEvent = Begun | Chunk | Gap
+TransportEvent = Begun | Chunk | Gap | UnsizedGap
 
 
 class Transport:
@@ -286,11 +286,8 @@ class Transport:
         if segment.flags & TcpFlag.ACK:
             if other not in self.streams:
                 yield other, self._begin(other, segment.acknowledgment, segment)
-            acknowledged = self.streams[other]
-            had_end = acknowledged.has_end
-            behind = acknowledged.acknowledge(segment.acknowledgment, segment.captured_at)
-            if had_end and not acknowledged.has_end:
-                self._withdraw(other, Contradiction.FIN)
+            yield from self._resume(other, segment)
+            behind = self.streams[other].acknowledge(segment.acknowledgment, segment.captured_at)
         if direction is Direction.TO_BROKER:
             segment = self._without_syn_data(segment)
         if direction not in self.streams:
@@ -307,6 +304,18 @@ class Transport:
         if segment.flags & TcpFlag.FIN and stream.has_end:
             self.closing_sides.note_closed(direction, behind, segment.position)
         yield from self._release()
+
+    def _resume(
+        self, direction: Direction, acknowledging: Segment
+    ) -> Iterator[tuple[Direction, TransportEvent]]:
+        """Let a direction go on at an acknowledgment, if that shows that a gap was none."""
+        stream, number = self.streams[direction], acknowledging.acknowledgment
+        if stream.is_contradicted_by(number, acknowledging.captured_at):
+            if stream.has_end:
+                stream.withdraw_end()
+                self._withdraw(direction, Contradiction.FIN)
+            stream.resume(number)
+            yield direction, UnsizedGap(acknowledging.captured_at, acknowledging.position)
 
     def _without_untaken(self, direction: Direction, segment: Segment) -> Segment:
         """Return a segment without bytes that its receiver drops: no acknowledgment, or an impossible one.

@@ -73,7 +73,15 @@ PERMANENT = {
         "_other_protocol_reason",
         "_max_frame",
     },
-    Stream: {"_ledger", "_acknowledged", "is_heard", "_held", "_held_cost", "_doubted_at"},
+    Stream: {
+        "_ledger",
+        "_acknowledged",
+        "_acknowledged_at",
+        "is_heard",
+        "_held",
+        "_held_cost",
+        "_doubted_at",
+    },
     RequestsInFlight: set[str](),
     Assembly: {"_max_frame"},
     Decryption: {
