@@ -208,8 +208,7 @@ def _guarded(  # noqa: PLR0917
     if not found.known:
         return frame[:lead]
     if found.failure is not None:
-        contents = read(frame, guard.contents).spans.values()
-        structure = _blanked(frame, [span for spans in contents for span in spans])
+        structure = _blanked(frame, _spans(read, frame, guard.contents))
         frame = next(
             (
                 each
@@ -231,8 +230,13 @@ def _guarded(  # noqa: PLR0917
     ]
     if trailing and guard.hidden:
         # A length may be too small, so that a part of what it counts reads as the next fields.
-        blanked += [span for spans in read(frame, guard.movable).spans.values() for span in spans]
+        blanked += _spans(read, frame, guard.movable)
     return _blanked(frame, blanked + trailing)
+
+
+def _spans(read: _Read, frame: bytes, paths: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the spans of all fields at some paths."""
+    return [span for spans in read(frame, paths).spans.values() for span in spans]
 
 
 def _failures(frame: bytes, failure: DecodeFailure) -> Iterator[bytes]:

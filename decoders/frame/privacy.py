@@ -132,7 +132,7 @@ def guard_of(message: Message) -> FieldGuard:
         blanked=tuple(path for path, privacy in fields if privacy in _BLANKED),
         hidden=tuple(path for path, privacy in fields if privacy in _HIDDEN),
         contents=_contents(message),
-        movable=tuple(_movable(message)),
+        movable=_movable(message),
     )
 
 
@@ -140,17 +140,16 @@ def _contents(message: Message) -> tuple[str, ...]:
     return *_IN_HEADER, *(path for path, _ in classified(message)), *_tags(message.struct)
 
 
-def _movable(message: Message) -> Iterator[str]:
-    """Yield the paths of the body's contents, without the numbers before its first string, bytes or array.
+def _movable(message: Message) -> tuple[str, ...]:
+    """Return the paths of the body's contents, without the numbers before its first string, bytes or array.
 
     Rules read the group and the member with which a heartbeat begins, and its secrets are not near them.
     """
-    stays = takewhile(
+    fixed = takewhile(
         lambda field: field.type in FIXED_SIZE_TYPES or field.name in _MEMBER, message.struct.fields
     )
-    names = {field.name for field in stays}
-    yield from (path for path, _ in classified(message) if path not in names)
-    yield from _tags(message.struct)
+    stays = {*_IN_HEADER, *(field.name for field in fixed)}
+    return tuple(path for path in _contents(message) if path not in stays)
 
 
 _HIDDEN: Final = frozenset({Privacy.SECRET, Privacy.UNCLASSIFIED})

@@ -72,3 +72,6 @@ class UnsizedGap(NamedTuple):
 
     captured_at: int
     position: int
+
+
+StreamEvent = Chunk | Gap | UnsizedGap

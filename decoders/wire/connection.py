@@ -12,7 +12,7 @@ from weakref import proxy
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.wire.chunk import Chunk, Gap, UnsizedGap
+from decoders.wire.chunk import StreamEvent
 from decoders.wire.closing import Ends
 from decoders.wire.decryption import (
     CertificateSubject,
@@ -325,7 +325,7 @@ class Connection:
             else:
                 yield from self._process_bytes(direction, event)
 
-    def _process_bytes(self, direction: Direction, event: Chunk | Gap | UnsizedGap) -> Iterator[Record]:
+    def _process_bytes(self, direction: Direction, event: StreamEvent) -> Iterator[Record]:
         if self.decryption is None:
             yield from self._kafka.process(direction, event)
         else:

@@ -27,7 +27,7 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome, UnreadableError
 from decoders.tls.records import BrokenRecordError, TlsRecord, begins_with_client_hello
 from decoders.tls.session import Content, Receiver, Session, Side
-from decoders.wire.chunk import PIECE_COST, Chunk, Gap, UnsizedGap
+from decoders.wire.chunk import PIECE_COST, Chunk, Gap, StreamEvent, UnsizedGap
 from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.principal import is_name
@@ -66,8 +66,7 @@ class CertificateSubject(NamedTuple):
     position: int
 
 
-_Passed = Chunk | Gap | UnsizedGap
-Decrypted = Chunk | Gap | UnsizedGap | Unreadable | CloseNotify | CertificateSubject
+Decrypted = StreamEvent | Unreadable | CloseNotify | CertificateSubject
 
 
 class RecordsSnapshot(NamedTuple):
@@ -102,12 +101,12 @@ class Decryption:
         self._is_read = False
         self._awaiting: Direction | None = None
         """The direction whose next record cannot be decrypted before its key is known."""
-        self._held: deque[tuple[Direction, _Passed]] = deque()
+        self._held: deque[tuple[Direction, StreamEvent]] = deque()
         self._held_cost = 0
         self._waits_since = 0
         self._latest = (Direction.TO_BROKER, 0, 0)
 
-    def process(self, direction: Direction, event: _Passed) -> Iterator[tuple[Direction, Decrypted]]:
+    def process(self, direction: Direction, event: StreamEvent) -> Iterator[tuple[Direction, Decrypted]]:
         """Process the next bytes or the next gap of a direction."""
         self._latest = direction, event.captured_at, event.position
         if self._session is None:
@@ -206,7 +205,7 @@ class Decryption:
         for direction, number in snapshot.numbers.items():
             self.receiver(direction).number = number
 
-    def _detect(self, direction: Direction, event: _Passed) -> Iterator[tuple[Direction, Decrypted]]:
+    def _detect(self, direction: Direction, event: StreamEvent) -> Iterator[tuple[Direction, Decrypted]]:
         """Find out whether the client begins with a ClientHello."""
         if not isinstance(event, Chunk) or direction is Direction.TO_CLIENT:
             yield from self._pass_opening()
@@ -230,7 +229,7 @@ class Decryption:
         for chunk in opening:
             yield Direction.TO_BROKER, chunk
 
-    def _hold(self, direction: Direction, event: _Passed) -> None:
+    def _hold(self, direction: Direction, event: StreamEvent) -> None:
         self._held.append((direction, event))
         self._held_cost += PIECE_COST + (len(event.payload) if isinstance(event, Chunk) else 0)
 
@@ -246,7 +245,7 @@ class Decryption:
         while self._held and not self.is_over and self._awaiting is None:
             yield from self._read(*self._held.popleft())
 
-    def _read(self, direction: Direction, event: _Passed) -> Iterator[tuple[Direction, Decrypted]]:
+    def _read(self, direction: Direction, event: StreamEvent) -> Iterator[tuple[Direction, Decrypted]]:
         if not isinstance(event, Chunk):
             yield from self._guarded(self._lose(direction, event))
         else:

@@ -32,7 +32,7 @@ from typing import NamedTuple
 from decoders.frame.record import Direction, Flag, Kind, Record
 from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import begins_with_record
-from decoders.wire.chunk import Chunk, Gap, UnsizedGap
+from decoders.wire.chunk import Chunk, Gap, StreamEvent
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import (
     PREFIX,
@@ -119,7 +119,7 @@ class KafkaLayer:
         if self._framers[direction].state is not FramerState.OPAQUE:
             yield from self._record_loss(direction, Loss(0, captured_at, position))
 
-    def process(self, direction: Direction, event: Chunk | Gap | UnsizedGap) -> Iterator[Record]:
+    def process(self, direction: Direction, event: StreamEvent) -> Iterator[Record]:
         """Process the next bytes or the next gap of a direction."""
         framer = self._framers[direction]
         if isinstance(event, Chunk):

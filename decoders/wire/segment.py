@@ -89,13 +89,11 @@ _IPV6 = struct.Struct(">4xHBx16s16s")
 _TCP = struct.Struct(">HHIIBBxxxxxx")
 _SHORTEST_TCP_HEADER = 20
 _PROTOCOL_TCP, _PROTOCOL_UDP, _PROTOCOL_FRAGMENT, _PROTOCOL_AUTHENTICATION = 6, 17, 44, 51
-_FRAGMENT_SIZE = 8
 _TUNNELS = {4: "ip-in-ip", 41: "ip-in-ip", 47: "gre"}
 _VXLAN_PORT = 4789
-_EXTENSIONS = frozenset({0, 43, 51, 60, 135})
-"""Hop-by-hop, routing, authentication, destination options and mobility: each contains its own length."""
-EXTENSION_HEADERS = _EXTENSIONS | {_PROTOCOL_FRAGMENT}
-"""The IPv6 extension headers that TCP may follow."""
+EXTENSION_HEADERS = frozenset({0, 43, _PROTOCOL_FRAGMENT, _PROTOCOL_AUTHENTICATION, 60, 135})
+"""The IPv6 extension headers that TCP may follow: the others are hop-by-hop, routing, destination options and
+mobility. All but a fragment's contain their own length."""
 
 
 def read_segment(packet: Packet) -> Segment | Skipped:
@@ -190,10 +188,12 @@ def _ipv6(packet: Packet, at: int) -> _Datagram:
         next_protocol, length = packet.data[start], packet.data[start + 1]
         if protocol == _PROTOCOL_FRAGMENT:
             _require_atomic(packet.data, start)
-            protocol, start = next_protocol, start + _FRAGMENT_SIZE
-            continue
-        # Lengths count 8-byte units after the first 8 bytes, but that of authentication counts 4-byte units.
-        start += 4 * (length + 2) if protocol == _PROTOCOL_AUTHENTICATION else 8 * (length + 1)
+            start += 8
+        elif protocol == _PROTOCOL_AUTHENTICATION:
+            # Its length counts 4-byte units after the first 8 bytes, others count 8-byte units.
+            start += 4 * (length + 2)
+        else:
+            start += 8 * (length + 1)
         protocol = next_protocol
     _require_tcp(packet.data, protocol, start)
     return _Datagram(source, destination, start, end)

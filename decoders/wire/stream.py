@@ -60,6 +60,14 @@ class StreamSnapshot(NamedTuple):
     doubted_at: int = NOTHING_HELD
 
 
+class UnsureGaps(NamedTuple):
+    """The offsets where gaps begin and end that are not sure, and the capture time of what has shown them."""
+
+    begin: int
+    end: int
+    shown_at: int
+
+
 class Stream:
     """Reassembles one direction. `initial` is the sequence number of its first byte."""
 
@@ -71,8 +79,7 @@ class Stream:
         self._held_cost = 0
         self._doubted_at = NOTHING_HELD
         self._acknowledged_at = 0
-        self._unsure: tuple[int, int, int] | None = None
-        """Where gaps begin and end that are not sure, and the capture time of what has shown them."""
+        self._unsure: UnsureGaps | None = None
         self._end: int | None = None
         self._acknowledged = 0
         self.is_heard = False
@@ -113,8 +120,7 @@ class Stream:
     @property
     def is_steady(self) -> bool:
         """Whether nothing is held or awaited, and no FIN was captured."""
-        is_passed = not self._held and self._acknowledged <= self._next and self._unsure is None
-        return is_passed and self.is_heard and self._end is None
+        return not self._held and self.goes_on_before_hole
 
     @property
     def awaited_end(self) -> int:
@@ -227,7 +233,7 @@ class Stream:
         if not self.may_be_acknowledged(number):
             self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
             return self._next
-        if self._unsure is not None and self._unsure[1] < offset <= self._next:
+        if self._unsure is not None and self._unsure.end < offset <= self._next:
             self._unsure = None
         if offset > self._acknowledged:
             self._acknowledged, self._acknowledged_at = offset, captured_at
@@ -240,10 +246,10 @@ class Stream:
 
         One that was captured earlier than what has shown the gaps is only processed late.
         """
-        if self._unsure is None:
+        unsure = self._unsure
+        if unsure is None or captured_at <= unsure.shown_at:
             return False
-        begin, end, shown_at = self._unsure
-        return captured_at > shown_at and begin <= self.offset_of(number) < end
+        return unsure.begin <= self.offset_of(number) < unsure.end
 
     def resume(self, number: int) -> None:
         """Go on at a sequence number within gaps that are not sure. How much is lost before it is unknown."""
@@ -263,7 +269,7 @@ class Stream:
 
     def may_be_acknowledged(self, number: int) -> bool:
         """Whether the sender of this stream may take a segment with this acknowledgment (RFC 5961, 5.2)."""
-        passed = self._next if self._unsure is None else self._unsure[0]
+        passed = self._next if self._unsure is None else self._unsure.begin
         lowest, highest = passed - MAX_AHEAD, self._known_end + MAX_AHEAD
         return not self.is_heard or lowest <= self.offset_of(number) <= highest
 
@@ -322,9 +328,9 @@ class Stream:
             self._ledger.lose(stop - start)
             self._pass(stop)
             if self.is_heard and not is_sure:
-                begin, _, shown_at = self._unsure or (start, stop, 0)
-                latest = self._acknowledged_at if stop <= self._acknowledged else captured_at
-                self._unsure = begin, stop, max(shown_at, latest)
+                first = self._unsure or UnsureGaps(start, stop, 0)
+                shown_at = self._acknowledged_at if stop <= self._acknowledged else captured_at
+                self._unsure = UnsureGaps(first.begin, stop, max(first.shown_at, shown_at))
             yield Gap(start, stop - start, captured_at, position)
 
     def _release_first(self) -> Iterator[Chunk | Gap]:

@@ -35,7 +35,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from decoders.frame.record import Closing, Direction
-from decoders.wire.chunk import PIECE_COST, Chunk, Gap, UnsizedGap
+from decoders.wire.chunk import PIECE_COST, Chunk, StreamEvent, UnsizedGap
 from decoders.wire.closing import OTHER, ClosingSides, Ends, Reset
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
@@ -86,7 +86,7 @@ class Begun(NamedTuple):
     position: int
 
 
-TransportEvent = Begun | Chunk | Gap | UnsizedGap
+TransportEvent = Begun | StreamEvent
 
 
 class Transport:
@@ -295,8 +295,7 @@ class Transport:
             yield direction, self._begin(direction, first_byte, segment)
         stream = self.streams[direction]
         if stream.is_continued_behind_end(segment):
-            stream.withdraw_end()
-            self._withdraw(direction, Contradiction.FIN)
+            self._withdraw_fin(direction)
         if direction is Direction.TO_BROKER and not segment.flags & TcpFlag.SYN:
             yield from self._push_syn_data(stream)
         for gap in stream.push(segment, behind):
@@ -312,8 +311,7 @@ class Transport:
         stream, number = self.streams[direction], acknowledging.acknowledgment
         if stream.is_contradicted_by(number, acknowledging.captured_at):
             if stream.has_end:
-                stream.withdraw_end()
-                self._withdraw(direction, Contradiction.FIN)
+                self._withdraw_fin(direction)
             stream.resume(number)
             yield direction, UnsizedGap(acknowledging.captured_at, acknowledging.position)
 
@@ -430,6 +428,11 @@ class Transport:
                 self.ending = Closing.RST
         elif len(streams) == len(OTHER) and all(stream.is_finished for stream in streams):
             self.ending = Closing.FIN
+
+    def _withdraw_fin(self, direction: Direction) -> None:
+        """Note that a side goes on behind its FIN."""
+        self.streams[direction].withdraw_end()
+        self._withdraw(direction, Contradiction.FIN)
 
     def _withdraw(self, direction: Direction, contradiction: Contradiction) -> None:
         """Note that the connection goes on although a side has closed it."""

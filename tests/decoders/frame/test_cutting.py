@@ -189,13 +189,13 @@ def test_records_under_another_label_are_not_kept(api: str, version: int, _body:
         assert str(read_request(SCHEMAS, kept).failure) == str(found.failure)
 
 
-def all_versions(
-    cases: list[tuple[str, int, dict[str, Any]]],
-) -> Iterator[tuple[Api, int, dict[str, Any]]]:
+def all_versions(cases: list[tuple[str, int, dict[str, Any]]]) -> list[tuple[Api, int, dict[str, Any]]]:
+    found = []
     for name, _, body in cases:
         api = SCHEMAS.api_named(name)
         assert api is not None
-        yield from ((api, version, body) for version in range(api.versions.lowest, api.versions.highest + 1))
+        found += [(api, version, body) for version in range(api.versions.lowest, api.versions.highest + 1)]
+    return found
 
 
 def damaged(frame: bytes, begin: int) -> Iterator[bytes]:

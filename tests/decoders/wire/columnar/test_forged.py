@@ -79,14 +79,19 @@ def said(records: Iterable[Record]) -> list[tuple[object, ...]]:
     return [(record.kind, record.frame, record.pairing, record.closing) for record in records]
 
 
-def inserted(*forged: Packet, at: int = AT) -> tuple[list[Record], Tracker]:
-    """Follow the conversation with forged packets in it, and assert that both trackers do the same."""
-    packets = placed([*PACKETS[:at], *forged, *PACKETS[at:]])
+def followed(packets: list[Packet]) -> tuple[list[Record], Tracker]:
+    """Follow packets to their end, and assert that both trackers do the same."""
+    packets = placed(packets)
     tracker = new_tracker()
-    records = feed_all(tracker, packets)
+    records = feed_all(tracker, packets) + tracker.finish()
     assert_equal(packets)
     assert_equal(packets, range(len(packets)))
     return records, tracker
+
+
+def inserted(*forged: Packet, at: int = AT) -> tuple[list[Record], Tracker]:
+    """Follow the conversation with forged packets in it."""
+    return followed([*PACKETS[:at], *forged, *PACKETS[at:]])
 
 
 FROM_CLIENT, FROM_BROKER = PACKETS[AT], PACKETS[AT + 1]
@@ -262,21 +267,13 @@ class TestAhead:
     PACKETS = packets_of(exchanges(20), sequences=(5_000, 9_000))
     REQUEST = prefixed(metadata(9))
 
-    def followed(self, packets: list[Packet]) -> tuple[list[Record], Tracker]:
-        packets = placed(packets)
-        tracker = new_tracker()
-        records = feed_all(tracker, packets) + tracker.finish()
-        assert_equal(packets)
-        assert_equal(packets, range(len(packets)))
-        return records, tracker
-
     @pytest.mark.parametrize("ahead", [2_000, FAR, (1 << 31) - 100])
     @pytest.mark.parametrize("sender", [FROM_CLIENT, FROM_BROKER], ids=["client", "broker"])
     def test_those_of_which_their_receiver_acknowledges_less_are_dropped(
         self, ahead: int, sender: Packet
     ) -> None:
         forged = like(sender, flags=ACK, sequence=ahead, payload=self.REQUEST)
-        records, tracker = self.followed([*self.PACKETS[:AT], forged, *self.PACKETS[AT:-3]])
+        records, tracker = followed([*self.PACKETS[:AT], forged, *self.PACKETS[AT:-3]])
         assert said(records) == said(records_of(self.PACKETS[:-3]))
         assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
 
@@ -295,13 +292,13 @@ class TestAhead:
         ahead = ahead._replace(captured_at=first.captured_at)
         sent_again = first._replace(captured_at=first.captured_at + late * SECOND)
         asked = like(answer, flags=ACK, acknowledgment=-len(prefixed(metadata(2))))
-        records, tracker = self.followed([*self.PACKETS[:AT], ahead, asked, sent_again])
+        records, tracker = followed([*self.PACKETS[:AT], ahead, asked, sent_again])
         assert [each.frame for each in of_kind(records, Kind.REQUEST)][-2:] == [metadata(2), metadata(3)]
         assert not tracker.ledger.contradictions
 
     def test_where_no_acknowledgment_follows_those_far_ahead_are_dropped(self) -> None:
         forged = like(FROM_CLIENT, flags=ACK, sequence=FAR, payload=self.REQUEST)
-        records, tracker = self.followed([*self.PACKETS[:AT], forged])
+        records, tracker = followed([*self.PACKETS[:AT], forged])
         assert said(records) == said(records_of(self.PACKETS[:AT]))
         assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
 
@@ -313,7 +310,7 @@ class TestAhead:
             like(FROM_CLIENT, flags=ACK, sequence=ahead, payload=self.REQUEST),
             like(FROM_BROKER, flags=ACK, acknowledgment=end - len(prefixed(metadata(2)))),
         ]
-        records, tracker = self.followed([*self.PACKETS[:AT], *sent, *self.PACKETS[AT:]])
+        records, tracker = followed([*self.PACKETS[:AT], *sent, *self.PACKETS[AT:]])
         found = {each.frame for each in of_kind(records, Kind.REQUEST)}
         assert len([number for number in range(1, 21) if metadata(number) not in found]) <= 3
         assert tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT] == 1
@@ -325,7 +322,7 @@ class TestAhead:
             like(each, flags=ACK, payload=payload_of(each), **{field: lost})
             for each, field in zip(self.PACKETS[AT:-3], ["sequence", "acknowledgment"] * 20, strict=False)
         ]
-        records, tracker = self.followed([*self.PACKETS[:AT], *later])
+        records, tracker = followed([*self.PACKETS[:AT], *later])
         assert metadata(19) in [each.frame for each in of_kind(records, Kind.REQUEST)]
         assert tracker.ledger.lost == lost
 
@@ -334,7 +331,7 @@ class TestAhead:
         forged = like(FROM_CLIENT, flags=ACK, sequence=500, payload=self.REQUEST)
         unsent = 0 if sender is FROM_CLIENT else -len(prefixed(metadata(2)))
         reset = like(sender, flags=RST | ACK, acknowledgment=unsent)
-        records, tracker = self.followed([*self.PACKETS[:AT], forged, reset])
+        records, tracker = followed([*self.PACKETS[:AT], forged, reset])
         assert said(records)[:-1] == said(records_of(self.PACKETS[:AT]))[: len(records) - 1]
         assert of_kind(records, Kind.CLOSED)[-1].closing is Closing.RST
         assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
