@@ -25,8 +25,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from decoders.frame.columnar.block import BlockError
-from decoders.frame.columnar.block_columns import read_columns
+from decoders.frame.columnar.block import BlockError, read_columns
 from decoders.schema.registry import schemas_of
 from expectations.suites.frame_table import COLUMNS, frame_table, with_order
 from expectations.suites.frames import frames_suite, records_suite, records_table

@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, SocketAddress
+from decoders.wire.segment import LinkType, Packet, SocketAddress
 
 CLIENT: Final = SocketAddress(bytes([10, 128, 0, 0]), 40_000)
 """The client of the connection that is copied; the copies' clients have the addresses from here on."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from decoders.frame.record import Direction, Kind
 from decoders.schema.registry import default_schemas
-from expectations.cases.exchange import (
+from expectations.cases.notation import (
     ADVERTISED,
     ID_A,
     ID_B,

@@ -29,8 +29,7 @@ from typing import Protocol
 from decoders.codec.failure import DecodeFailure, Oddity
 from decoders.codec.program import compile_message
 from decoders.codec.reader import Reader
-from decoders.codec.request import Request, read_request
-from decoders.codec.request_header import other_header, read_with_other_header
+from decoders.codec.request import Request, other_header, read_request, read_with_other_header
 from decoders.codec.response import Response, read_response
 from decoders.frame.privacy import NO_GUARD, FieldGuard, guards_of
 from decoders.frame.record import Flag, Kind, Pairing, Record

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import re
 from dataclasses import dataclass
+from typing import Final
 
 NO_RECORD = 0
 """The sequence number of no record: they start at 1."""
@@ -17,6 +19,11 @@ NO_TIME = 1 << 62
 """Nanoseconds since the epoch, in the year 2116: captures are earlier, and sums of two times fit 64 bits."""
 NAME_BYTES = 24
 """The most bytes of a cluster's or feeder's name in UTF-8. Every block and every finding repeats them."""
+LONGEST_PLACEMENT: Final = 256
+"""Characters of a placement. Longer ones are left out."""
+_IN_KUBERNETES: Final = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""A name in Kubernetes."""
+_PLACEMENT: Final = re.compile(rf"(?:{_IN_KUBERNETES}/{_IN_KUBERNETES})?@{_IN_KUBERNETES}")
 
 
 class Kind(enum.IntEnum):
@@ -150,3 +157,21 @@ class Record:
     def is_cut(self) -> bool:
         """Whether bytes of the frame were not captured or were cut away."""
         return self.true_length > len(self.frame)
+
+
+def is_placement(text: str) -> bool:
+    """Whether a text is a placement: where a client runs in Kubernetes, such as `payments/checkout@node-7`.
+
+    Only the node is known, `@node-7`, where its address is shared by whatever uses the node's network.
+    """
+    return len(text) <= LONGEST_PLACEMENT and _PLACEMENT.fullmatch(text) is not None
+
+
+def workload_of(placement: str | None) -> str | None:
+    """Return namespace and workload of a placement, such as `payments/checkout`, None if it has none."""
+    return placement.partition("@")[0] or None if placement else None
+
+
+def node_of(placement: str | None) -> str | None:
+    """Return the node of a placement, None of none."""
+    return placement.partition("@")[2] if placement else None

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from decoders.schema.header_versions import request_header_version, response_header_version
-from decoders.schema.model import ZERO_UUID, Field, Message, Struct, VersionRange
-from decoders.schema.table import Table, messages_of
+from decoders.schema.model import ZERO_UUID, Field, Message, Struct, Table, VersionRange
+from decoders.schema.table import messages_of
 
 
 @dataclass(frozen=True, slots=True)

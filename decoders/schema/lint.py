@@ -15,9 +15,16 @@ from typing import Final
 
 from decoders.schema.difference import FieldChange, MessageChange, difference
 from decoders.schema.header_versions import remarks
-from decoders.schema.model import Message, SchemaError, Struct, VersionRange
-from decoders.schema.source import base_of, folder_of, is_overlay, message_files, read_folder, read_message
-from decoders.schema.table import Table, messages_of
+from decoders.schema.model import Message, SchemaError, Struct, Table, VersionRange
+from decoders.schema.table import (
+    base_of,
+    folder_of,
+    is_overlay,
+    message_files,
+    messages_of,
+    read_folder,
+    read_message,
+)
 
 _TAGGED: Final = re.compile(r"\btag \d")
 

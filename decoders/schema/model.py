@@ -1,4 +1,4 @@
-"""The model of Kafka's message schemas: version ranges, fields, structs, messages.
+"""The model of Kafka's message schemas: version ranges, fields, structs, messages, and tables of them.
 
 Kafka's message generator defines the schema language (its README is in the kafka-clients jar as
 `common/message/README.md`). The model keeps what affects the encoding.
@@ -142,3 +142,10 @@ class Message:
 
     def is_flexible(self, version: int) -> bool:
         return version in self.flexible_versions
+
+
+Table = dict[str, Any]
+"""The schemas of one release as JSON has them, without prose.
+
+`release`, `digest` (SHA-256 of the schema files) and `messages`.
+"""

@@ -29,8 +29,7 @@ import msgspec
 
 from decoders.schema.grammar import parse_message
 from decoders.schema.header_versions import request_header_version, response_header_version
-from decoders.schema.model import HIGHEST_VERSION, Message, SchemaError, VersionRange
-from decoders.schema.table import Table
+from decoders.schema.model import HIGHEST_VERSION, Message, SchemaError, Table, VersionRange
 
 FILE: Final = "overlay.json"
 

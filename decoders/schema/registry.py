@@ -11,10 +11,9 @@ from decoders.protocol import API_VERSIONS
 from decoders.schema import header_versions
 from decoders.schema.grammar import parse_message
 from decoders.schema.header_versions import Layout
-from decoders.schema.model import Message, VersionRange
+from decoders.schema.model import Message, Table, VersionRange
 from decoders.schema.overlay import KIP_1313
-from decoders.schema.source import COMMITTED_TABLE, read_table
-from decoders.schema.table import Table, messages_of, parse_table, response_name
+from decoders.schema.table import COMMITTED_TABLE, messages_of, parse_table, read_table, response_name
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -33,7 +33,7 @@ from decoders.frame.record import Direction, Flag, Kind, Record
 from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import begins_with_record
 from decoders.wire.chunk import Chunk, Gap, StreamEvent
-from decoders.wire.frame_detector import FrameDetector
+from decoders.wire.frame_detector import FrameDetector, OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.framing import (
     PREFIX,
     AssemblySnapshot,
@@ -47,7 +47,6 @@ from decoders.wire.framing import (
     NoRequest,
 )
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.other_protocol import OtherProtocol, is_gssapi_token, protocol_of
 from decoders.wire.pairing import AcknowledgedBy, ApiVersionsResponse, RequestsInFlightSnapshot
 from decoders.wire.recorder import FrameRecorder, Recorder
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple, Protocol
 
 from decoders.frame.record import NO_TIME
 from decoders.tls.key_log import KeyLog
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 
 _NANOSECONDS_PER_TICK = {0xA1B2C3D4: 1_000, 0xA1B23C4D: 1}
 _FILE_HEADER_SIZE = 24

@@ -1,4 +1,4 @@
-"""Link, IP and TCP layers: a packet → the TCP segment in it, or the reason why it is skipped.
+"""A captured packet, and its link, IP and TCP layers: the TCP segment in it, or the reason why it is skipped.
 
 Checksums are not verified: a capture on the sending host sees packets before the network card fills in their
 checksums.
@@ -11,7 +11,21 @@ import struct
 from typing import NamedTuple
 
 from decoders.frame.record import Endpoint
-from decoders.wire.packet import Packet
+
+
+class Packet(NamedTuple):
+    """One captured packet.
+
+    `captured_at` is in nanoseconds since the epoch. `link_type` is a LINKTYPE_ number of the pcap format.
+    `data` holds the captured bytes, `original_length` is the number of bytes on the wire. `position` is the
+    byte offset of the packet's record in its file, 0 for a live source.
+    """
+
+    captured_at: int
+    link_type: int
+    data: bytes
+    original_length: int
+    position: int = 0
 
 
 class LinkType(enum.IntEnum):

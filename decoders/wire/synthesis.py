@@ -11,8 +11,7 @@ import struct
 from collections import deque
 
 from decoders.frame.record import Direction
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment, SocketAddress, TcpFlag
+from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress, TcpFlag
 from decoders.wire.stream import SEQUENCE_SPACE
 
 RELAY_DELAY = 5_000_000_000

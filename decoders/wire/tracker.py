@@ -49,9 +49,8 @@ from decoders.wire.eviction import (
 from decoders.wire.frame_detector import ExcludesClient, FrameDetector
 from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger
-from decoders.wire.packet import Packet
 from decoders.wire.recorder import Run, ShownClient, as_it_is
-from decoders.wire.segment import Segment, Skipped, SocketAddress, read_segment
+from decoders.wire.segment import Packet, Segment, Skipped, SocketAddress, read_segment
 from decoders.wire.transport import MAX_WAIT, ClientSyn
 
 MAX_HELD = 128 * 1024 * 1024

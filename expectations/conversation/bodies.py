@@ -154,7 +154,7 @@ class Principal(msgspec.Struct, frozen=True, array_like=True, tag="principal", g
 
 
 class Placement(msgspec.Struct, frozen=True, array_like=True, tag="placement", gc=False):
-    """Where the client runs, as `decoders.frame.placement` writes it; empty takes back what was said."""
+    """Where the client runs, as `decoders.frame.record` writes it; empty takes back what was said."""
 
     name: str
 

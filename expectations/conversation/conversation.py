@@ -44,7 +44,7 @@ from decoders.protocol import (
     UNSUPPORTED_VERSION,
 )
 from decoders.schema.header_versions import Layout
-from decoders.wire.other_protocol import is_tls_alert
+from decoders.wire.frame_detector import is_tls_alert
 from expectations.conversation.bodies import (
     Advertisement,
     ClusterDescription,
@@ -54,7 +54,6 @@ from expectations.conversation.bodies import (
     SoftwareClaim,
     TelemetryIdentity,
 )
-from expectations.conversation.identifier import ZERO
 from expectations.conversation.members import Members
 from expectations.conversation.negotiation import Negotiation
 from expectations.conversation.observation import Observation
@@ -73,6 +72,7 @@ from expectations.conversation.own_values import (
     Version,
 )
 from expectations.conversation.progress import ApiVersion, Progress, Shown
+from expectations.conversation.texts import ZERO_UUID
 
 SERVED_LIMIT = 32
 """API versions that are remembered because the broker responded to them before it advertised any."""
@@ -136,7 +136,7 @@ class Telemetry(msgspec.Struct, omit_defaults=True):
     def process(self, observation: Observation) -> None:
         if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
             self.asking.clear()
-        elif asked_identity(observation) == ZERO:
+        elif asked_identity(observation) == ZERO_UUID:
             self.asking = [*self.asking, observation.first_sequence][-ASSIGNED_LIMIT:]
         elif observation.is_matched and observation.paired_sequence in self.asking:
             self.asking.remove(observation.paired_sequence)
@@ -144,7 +144,7 @@ class Telemetry(msgspec.Struct, omit_defaults=True):
 
     def _process_response(self, response: Observation) -> None:
         body = response.body
-        if isinstance(body, TelemetryIdentity) and response.errors == (0,) and body.instance_id != ZERO:
+        if isinstance(body, TelemetryIdentity) and response.errors == (0,) and body.instance_id != ZERO_UUID:
             self.assigned = [*self.assigned, body.instance_id][-ASSIGNED_LIMIT:]
 
 

@@ -39,9 +39,17 @@ from expectations.conversation.bodies import (
     Principal,
     TelemetryIdentity,
 )
-from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text, is_kafkas_form
 from expectations.conversation.observation import ConnectionKey, Occurrence, Statement, Window
-from expectations.conversation.texts import LONGEST_TEXT, is_blank, is_shortened, utf16_units
+from expectations.conversation.texts import (
+    LONGEST_TEXT,
+    RESERVED_UUIDS,
+    identifier_bytes,
+    identifier_text,
+    is_blank,
+    is_kafkas_form,
+    is_shortened,
+    utf16_units,
+)
 
 IDENTITIES: Final[Mapping[type[msgspec.Struct], tuple[str, ...]]] = {
     Statement: ("client_id", "client_instance_id", "draft_instance_id"),
@@ -116,14 +124,14 @@ class Pseudonyms:
             return text
         identifier = identifier_bytes(text)
         if identifier is not None:
-            return text if identifier in RESERVED else _in_form_of(text, self.identifier(identifier))
+            return text if identifier in RESERVED_UUIDS else _in_form_of(text, self.identifier(identifier))
         hashed = self._hash(text.encode("utf-8", "surrogatepass"), _TEXT_BYTES).hex()
         length = max(_length(text), SHORTEST) - len(_NO_UUID)
         return _NO_UUID + (hashed * (length // len(hashed) + 1))[:length]
 
     def identifier(self, identifier: bytes) -> bytes:
         """Replace the 16 bytes of a UUID, but for the bits of its version and variant."""
-        if identifier in RESERVED:
+        if identifier in RESERVED_UUIDS:
             return identifier
         hashed = bytearray(self._hash(identifier, len(identifier)))
         hashed[6] = hashed[6] & 0x0F | identifier[6] & 0xF0

@@ -11,11 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, Oddity, Remark
-from decoders.codec.request import Request, expects_response, read_request
-from decoders.codec.request_header import lasting_failure, other_header
+from decoders.codec.request import Request, expects_response, lasting_failure, other_header, read_request
 from decoders.codec.response import Response, read_response
-from decoders.frame.placement import is_placement
-from decoders.frame.record import Flag, Kind, Record
+from decoders.frame.record import Flag, Kind, Record, is_placement
 from decoders.protocol import PRODUCE
 from decoders.schema.model import Message, Struct
 from decoders.schema.registry import Schemas

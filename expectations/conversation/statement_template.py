@@ -22,8 +22,8 @@ from expectations.conversation.bodies import (
     Principal,
     TelemetryIdentity,
 )
-from expectations.conversation.identifier import UuidForm, is_own_uuid, own_uuid, written
 from expectations.conversation.observation import Statement
+from expectations.conversation.texts import UuidForm, is_own_uuid, own_uuid, written
 
 
 def is_own_text(text: str | None) -> bool:

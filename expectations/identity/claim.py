@@ -16,7 +16,7 @@ import msgspec
 
 from decoders.frame.record import host_of
 from decoders.protocol import JOINING
-from decoders.wire.other_protocol import OtherProtocol, protocol_of
+from decoders.wire.frame_detector import OtherProtocol, protocol_of
 from expectations.conversation.bodies import AdvertisedRanges, ClusterDescription, SoftwareClaim
 from expectations.conversation.observation import Evidence
 from expectations.conversation.own_values import ApiKey, Time, Version

@@ -26,7 +26,6 @@ from typing import Any, Final
 
 import msgspec
 
-from expectations.conversation.identifier import is_own_uuid, own_uuid, written
 from expectations.conversation.observation import Evidence, Observation, Occurrence, Statement
 from expectations.conversation.own_values import Own
 from expectations.conversation.progress import Progress
@@ -36,6 +35,7 @@ from expectations.conversation.statement_template import (
     is_own_text,
     split,
 )
+from expectations.conversation.texts import is_own_uuid, own_uuid, written
 from expectations.rules.base.rule import Judgement
 
 NUMBERS: Final = 32

@@ -19,7 +19,7 @@ from decoders.frame.columnar.block import ID_BYTES
 from decoders.frame.record import host_of
 from expectations.conversation.columnar.own_columns import KAFKAS_LENGTH
 from expectations.conversation.columnar.window_columns import AT, MISSING, OF_EVIDENCE, WindowColumns
-from expectations.conversation.identifier import UUID_BYTES, UuidForm, written
+from expectations.conversation.texts import UUID_BYTES, UuidForm, written
 from expectations.identity.claim import Claim, PackedClaim, digest_of
 from expectations.judging.cells import Linear, input_cell
 from expectations.judging.traced_values import NotFollowedError, StandIns, TracedNumber

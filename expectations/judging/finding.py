@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from decoders.frame.placement import node_of, workload_of
+from decoders.frame.record import node_of, workload_of
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import SoftwareClaim
-from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Evidence
-from expectations.conversation.texts import bounded
+from expectations.conversation.texts import bounded, identifier_text
 from expectations.rules.base.rule import Judgement, Rule
 
 LONGEST_LINE = 1_024

@@ -25,9 +25,8 @@ from expectations.judging.identity_state import (
 )
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Rule, Verdict, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Rule, Verdict, undecided
 
 
 class IdentityJudge:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from decoders.frame.placement import node_of, workload_of
-from decoders.frame.record import Kind, host_of
+from decoders.frame.record import Kind, host_of, node_of, workload_of
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (

@@ -21,8 +21,8 @@ from decoders.frame.record import Kind, host_of
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import identifier_bytes
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import identifier_bytes
 from expectations.judging.terms import ClientNames, OwnerOf
 from expectations.report.client import Client, Software, VersionUse, software_order
 from expectations.report.coverage import Checks, coverage_of

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from decoders.frame.record import Closing
 from expectations.conversation.bodies import NO_NODE, AdvertisedRanges, Features
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from expectations.judging.finding import Finding
 from expectations.report.coverage import by_verdict
 from streaming.judging.changes import BrokerShown, ConnectionChange, MemberChange, Showings, ranges_id

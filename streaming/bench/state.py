@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from decoders.frame.columnar.joining import joined
 from decoders.schema.registry import Schemas, default_schemas
+from decoders.wire.columnar.frames import joined
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
-from expectations.conversation.identifier import identifier_text
 from expectations.conversation.members import member_name
+from expectations.conversation.texts import identifier_text
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.terms import Terms
 from streaming.bench import report

@@ -19,9 +19,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from decoders.frame.columnar.joining import joined
 from decoders.schema.registry import default_schemas
-from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.frames import FrameBatch, joined
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.judging.automaton import Automaton
@@ -30,7 +29,7 @@ from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
 from streaming.bench.traffic import SOFTWARE_NAME, Traffic
 from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
-from streaming.judging.bucket_step import BucketStep
+from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket, pack_bucket
 
 CONNECTIONS: Final = 50_000

@@ -30,9 +30,8 @@ from decoders.schema.registry import default_schemas
 from decoders.tls.handshake import TLS_1_3
 from decoders.tls.protection import IV_SIZE, TAG_SIZE, Aead, CipherSuite, traffic_keys
 from decoders.tls.records import ContentType
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
+from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
 
 BROKER_PORT = 9092

@@ -24,9 +24,8 @@ from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Reco
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.registry import Schemas
 from decoders.wire.framing import MAX_FRAME, SHORTEST_FRAME
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, SocketAddress
+from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import MAX_PAYLOAD, RELAY_DELAY, SyntheticConnection
 from expectations.judging.finding import Finding
 from expectations.judging.terms import Terms

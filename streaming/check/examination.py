@@ -20,15 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.cutting import ColumnarCutter
-from decoders.frame.columnar.joining import joined
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
-from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.frames import FrameBatch, joined
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.framing import MAX_FRAME
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.conversation.observation import Window
@@ -44,14 +43,12 @@ from expectations.report.client import Client
 from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.fleet import ClientUsage, Fleet, Party
 from expectations.report.versions import AdvertisingBroker
-from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import Rule
+from expectations.rules.base.rule import IdentityRule, Rule
 from streaming.check.recording import FILE_SHIFT, Recording, Through, file_position
 from streaming.feeder.key_log_files import read_key_logs
-from streaming.judging.bucket_step import judge_window
-from streaming.judging.identity_step import IdentityStep
 from streaming.judging.part import Part
 from streaming.judging.report import Report
+from streaming.judging.step import IdentityStep, judge_window
 from streaming.judging.tally import Tally
 
 if TYPE_CHECKING:

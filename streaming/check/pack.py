@@ -15,8 +15,7 @@ from decoders.frame.columnar.block_reading import BlockReader
 from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.record import Record
 from decoders.schema.registry import default_schemas
-from expectations.cases.exchange import WrittenExchange
-from expectations.cases.notation import Case, finding_in_words, read_page, verdicts_in_words
+from expectations.cases.notation import Case, WrittenExchange, finding_in_words, read_page, verdicts_in_words
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.judging.automaton import LEARNT_AT, Automaton
 from expectations.judging.identity_judge import IdentityJudge
@@ -28,9 +27,8 @@ from expectations.requirements.table import LEVELS, RequirementTable, demands_of
 from expectations.rules.base.rule import Rule, Verdict
 from expectations.rules.catalogue import RULES, rule_named
 from expectations.rules.packs import Pack
-from streaming.judging.bucket_step import BucketStep
-from streaming.judging.identity_step import IdentityStep
 from streaming.judging.report import Report, checks_of
+from streaming.judging.step import BucketStep, IdentityStep
 from streaming.state.bucket import Bucket
 
 WHOLE = 10_000

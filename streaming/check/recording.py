@@ -19,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from streaming.feeder.capture_stream import COMPRESSED, open_file
 from streaming.feeder.source import CaptureFolder, run_of_file
 

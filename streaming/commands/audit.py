@@ -128,7 +128,7 @@ def _demand_spark(reason: str) -> None:
 
 
 def _write(results: Sequence[SuiteResult], source: str, arguments: argparse.Namespace) -> None:
-    from expectations.suites.results import audit_page, junit_suites  # noqa: PLC0415
+    from expectations.suites.suite import audit_page, junit_suites  # noqa: PLC0415
     from streaming.audit.audit import audit_table  # noqa: PLC0415
 
     if arguments.junit:

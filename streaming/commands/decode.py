@@ -13,7 +13,7 @@ import msgspec
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
-from expectations.conversation.identifier import identifier_bytes
+from expectations.conversation.texts import identifier_bytes
 from streaming.check.examination import records_of
 from streaming.commands.check import key_logs_of, parse_ports
 from streaming.feeder.capture_stream import shown

@@ -16,10 +16,9 @@ from decoders.schema.difference import difference
 from decoders.schema.lint import lint
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Schemas
-from decoders.schema.source import base_of, read_folder
-from decoders.wire.packet import Packet
+from decoders.schema.table import base_of, read_folder
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, SocketAddress
+from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from expectations.report.draft import DraftReport, ExampleExchange, draft_report
 from expectations.report.fleet import ClientUsage

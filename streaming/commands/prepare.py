@@ -12,7 +12,7 @@ from expectations.judging.judge import Judge
 from streaming.broker.jars import jars
 from streaming.feeder.feeder import Feeder
 from streaming.judging.bucket_input import BucketInput, PackedWindows, pack_input, unpack_input
-from streaming.judging.bucket_step import BucketStep
+from streaming.judging.step import BucketStep
 from streaming.settings.configuration import Configuration
 from streaming.state.bucket import Bucket
 

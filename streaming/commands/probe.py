@@ -21,9 +21,8 @@ from expectations.report.duties import DutiesReport, DutyReport, DutyState, duti
 from expectations.report.junit import junit_duties
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_failing_flags, fails, now, write_report
 from streaming.feeder.feeder import open_save
-from streaming.probe.connection import Target
+from streaming.probe.connection import Target, security_of
 from streaming.probe.duties import DUTIES
-from streaming.probe.login import security_of
 from streaming.probe.probing import Probing
 from streaming.settings.address import host_and_port
 from streaming.settings.configuration import add_flags, configure

@@ -16,10 +16,9 @@ from rich.console import Console
 from decoders.schema.difference import Difference, FieldChange, MessageChange, difference
 from decoders.schema.header_versions import remarks
 from decoders.schema.lint import lint
-from decoders.schema.model import SchemaError
+from decoders.schema.model import SchemaError, Table
 from decoders.schema.registry import Api
-from decoders.schema.source import read_jar
-from decoders.schema.table import Table, dump_table, messages_of
+from decoders.schema.table import dump_table, messages_of, read_jar
 from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas, load_table
 from streaming.user_error import UserError
 

@@ -24,7 +24,7 @@ from decoders.codec.response import read_response, write_response
 from decoders.protocol import API_VERSIONS, INVALID_REQUEST, SASL_HANDSHAKE
 from decoders.schema.model import HIGHEST_VERSION, Field
 from decoders.schema.registry import Api, Schemas
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from streaming.demo.loopback import LoopbackServer
 from streaming.demo.workload import new_member_id
 from streaming.probe.client import read_frame, send_frame

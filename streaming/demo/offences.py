@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from streaming.demo.front import INVERTING, LOWEST_LEFT, RENAMING, UPGRADED
 from streaming.demo.workload import (
     GROUP,

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from decoders.schema.registry import Schemas
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
+from decoders.wire.segment import Packet
 from streaming.broker.child_guard import GuardedProcess
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from streaming.probe.client import JOIN, LEAVE, ConnectionClosedError, InstanceClient
 from streaming.user_error import UserError
 

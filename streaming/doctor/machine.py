@@ -20,8 +20,8 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.frame_detector import OtherProtocol
 from decoders.wire.ledger import Ledger
-from decoders.wire.other_protocol import OtherProtocol
 from streaming.doctor import Answer, Diagnosis
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture
 from streaming.feeder.key_log_files import FollowedKeyLogs

@@ -25,8 +25,8 @@ import zstandard
 
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch, read_batches
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapError, read_capture
+from decoders.wire.segment import Packet
 from streaming.user_error import UserError
 
 if TYPE_CHECKING:

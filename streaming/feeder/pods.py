@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from decoders.frame.placement import is_placement
+from decoders.frame.record import is_placement
 
 MOST_PERIODS: Final = 200_000
 """Periods of addresses that are kept. A pod has one or two addresses."""

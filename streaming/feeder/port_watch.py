@@ -18,8 +18,8 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.tls.outcome import TlsOutcome
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.frame_detector import OtherProtocol
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.other_protocol import OtherProtocol
 from streaming.feeder.source import open_capture
 from streaming.log import FEEDER_LOG
 

@@ -36,9 +36,8 @@ from confluent_kafka import KafkaError, Message, Producer
 from decoders.frame.columnar.block import MOST_FRAMES, headers_of
 from decoders.frame.columnar.block_reading import read_block
 from decoders.frame.columnar.block_writing import Block, BlockWriter
-from decoders.frame.columnar.joining import Joining
 from decoders.frame.record import Record
-from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.frames import FrameBatch, Joining
 from streaming.feeder.shedding import Shedding
 from streaming.log import FEEDER_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from streaming.feeder.capture_stream import (
     COMPRESSED,
     CaptureStream,

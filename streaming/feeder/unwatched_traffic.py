@@ -39,8 +39,7 @@ from decoders.protocol import API_VERSIONS
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch, read_segments
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, SocketAddress, read_segment
+from decoders.wire.segment import Packet, Segment, SocketAddress, read_segment
 from streaming.feeder.packet_filter import Network
 from streaming.settings.kafka_client import Setting
 

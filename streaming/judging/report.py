@@ -15,8 +15,8 @@ import zstandard
 from expectations.identity.claim import Claim, PackedClaim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
+from streaming.judging.bucket_input import Quarantined
 from streaming.judging.changes import BrokerShown, Changes
-from streaming.judging.quarantine import Quarantined
 from streaming.judging.usage import Usage
 
 TENTH: Final = 100_000_000

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from decoders.protocol import API_VERSIONS, NAMES_BROKER_FROM, NAMES_SOFTWARE_FROM
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from expectations.identity.known_ranges import ENOUGH_CLOSES
 from expectations.report.coverage import Coverage
 from expectations.rules.base.rule import Rule

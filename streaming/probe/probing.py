@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from decoders.wire.other_protocol import OtherProtocol
-from decoders.wire.packet import Packet
+from decoders.wire.frame_detector import OtherProtocol
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType
+from decoders.wire.segment import LinkType, Packet
 from expectations.identity.known_ranges import ENOUGH_CLOSES
 from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState, judged

@@ -22,8 +22,8 @@ import msgspec
 from pyspark.sql import Row
 
 from expectations.identity.claim import Claim, PackedClaim
-from streaming.judging.identity_step import bucket_of_identity
 from streaming.judging.report import Report, pack_report
+from streaming.judging.step import bucket_of_identity
 
 STEPPED_SCHEMA: Final = "identities int, stepped binary"
 PASS_THROUGH_KEYS: Final = 16

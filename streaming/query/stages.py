@@ -39,11 +39,17 @@ from expectations.judging.automaton import Automaton
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_input import BucketInput, by_bucket, pack_input, unpack_input
-from streaming.judging.bucket_step import BucketStep
-from streaming.judging.identity_step import IdentityStep
-from streaming.judging.quarantine import NO_BLOCK, Quarantine, Quarantined
+from streaming.judging.bucket_input import (
+    NO_BLOCK,
+    BucketInput,
+    Quarantine,
+    Quarantined,
+    by_bucket,
+    pack_input,
+    unpack_input,
+)
 from streaming.judging.report import TENTH, Report, pack_report
+from streaming.judging.step import BucketStep, IdentityStep
 from streaming.process import make_collections_rare
 from streaming.query.stage_rows import (
     MOST_BYTES,

@@ -21,7 +21,7 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from expectations.judging.finding import Finding
-from streaming.judging.quarantine import NO_BLOCK, Quarantined
+from streaming.judging.bucket_input import NO_BLOCK, Quarantined
 from streaming.judging.report import Report
 from streaming.log import KAFKA_LOG, QUERY_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made

@@ -28,9 +28,8 @@ from typing import BinaryIO, NamedTuple, Protocol, SupportsIndex
 
 from decoders.frame.record import Direction
 from decoders.schema.registry import Schemas
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, SocketAddress
+from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
 from streaming.record.rewriting import Address, Alter, RewritingPassage, unaltered
 from streaming.settings.address import address_text

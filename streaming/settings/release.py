@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from decoders.schema.model import SchemaError
+from decoders.schema.model import SchemaError, Table
 from decoders.schema.registry import Schemas, schemas_of
-from decoders.schema.source import COMMITTED_TABLE, read_table
-from decoders.schema.table import Table, dump_table
+from decoders.schema.table import COMMITTED_TABLE, dump_table, read_table
 from streaming.user_error import UserError
 
 COMMITTED = "committed"

@@ -22,7 +22,7 @@ from decoders.frame.privacy import NO_GUARD, guards_of
 from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.protocol import API_VERSIONS
 from decoders.schema.registry import Api, Schemas
-from expectations.conversation.identifier import identifier_bytes, identifier_text
+from expectations.conversation.texts import identifier_bytes, identifier_text
 
 NO_API: Final = -1
 HIDDEN: Final = "(hidden)"

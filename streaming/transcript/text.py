@@ -15,8 +15,8 @@ from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
+from decoders.wire.frame_detector import protocol_of
 from decoders.wire.ledger import Ledger
-from decoders.wire.other_protocol import protocol_of
 from decoders.wire.segment import SocketAddress
 from expectations.judging.finding import printable
 from streaming.transcript.frame import DecodedFrame, Oddness

@@ -22,9 +22,8 @@ from decoders.schema.registry import default_schemas
 from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport
 from streaming.broker import child_guard
-from streaming.probe.connection import Target
+from streaming.probe.connection import Login, Security, Target, security_of
 from streaming.probe.duties import DUTIES
-from streaming.probe.login import Login, Security, security_of
 from streaming.probe.probing import Probing
 from streaming.settings.address import host_and_port
 from tests.clients.securing import PASSWORD, PLAIN, SASL, TLS, USER, watched

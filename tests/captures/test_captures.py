@@ -11,8 +11,8 @@ import pytest
 
 from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
+from decoders.wire.segment import Packet
 from decoders.wire.tracker import Tracker
 from streaming.check.examination import Examination, examine
 from streaming.demo.offences import PLANTED

@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Final
 
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType
+from decoders.wire.segment import LinkType, Packet
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.demo.progress import scrape
 from streaming.demo.road import Child

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from tests.exchange import SECOND, Exchange, advertisement
 from tests.streaming.captures import packets_of
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from tests.cases.notation import Case, read_page
 from tests.corpus.packets import NotCapturableError, packets_of
 from tests.repository.tree import ROOT

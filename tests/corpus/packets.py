@@ -13,8 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 
 SETTLED_AFTER = 1_100_000_000

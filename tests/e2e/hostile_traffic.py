@@ -12,8 +12,7 @@ from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.exchange import SOFTWARE, advertisement
 

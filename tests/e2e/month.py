@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from tests.compatibility.week import BEGIN, DAY, ask, by_day, go_on, lasting, opened, sharing
 from tests.exchange import SECOND, Exchange
 

@@ -17,7 +17,7 @@ import pytest
 
 from decoders.frame.record import Endpoint
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from expectations.judging.finding import Finding
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker

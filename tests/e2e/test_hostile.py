@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from expectations.judging.finding import Finding
-from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import FindingsTopic, create_topics

@@ -26,8 +26,7 @@ from dashboards.queries import RANKS
 from dashboards.runbook import RUNBOOK
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
-from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import Level, Role
+from expectations.rules.base.rule import IdentityRule, Level, Role
 from expectations.rules.catalogue import rule_named
 from streaming.check.examination import examine
 from streaming.demo.demo import Demo, offences_found

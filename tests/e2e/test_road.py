@@ -18,7 +18,7 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import EVIDENCE_BYTES
 from expectations.judging.finding import Finding
-from expectations.rules.base.identity_rule import IdentityRule
+from expectations.rules.base.rule import IdentityRule
 from expectations.rules.catalogue import rule_named
 from streaming.audit.frames_topic import latest_slice
 from streaming.check.examination import Examination, examine

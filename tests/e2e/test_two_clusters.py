@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.broker.topics import FindingsTopic, create_topics

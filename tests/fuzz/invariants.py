@@ -26,8 +26,7 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import UnreadableError
 from decoders.tls.records import BrokenRecordError, RecordReader
 from decoders.tls.session import Session, Side
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment, Skipped, read_segment
+from decoders.wire.segment import LinkType, Packet, Segment, Skipped, read_segment
 from tests.decoders.tls.writer import TlsWriter
 
 SCHEMAS: Final = default_schemas()

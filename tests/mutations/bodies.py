@@ -10,7 +10,7 @@ from typing import Any
 
 from decoders.schema.model import Struct
 from decoders.schema.registry import Api
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from tests.mutations.script import SCHEMAS, SERVER_PORT
 
 INSTANCE_ID, OTHER_ID = bytes.fromhex("7b6e" + "a5" * 14), bytes.fromhex("91c0" + "5a" * 14)

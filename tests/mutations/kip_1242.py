@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from expectations.rules.base.after_response_rule import ENOUGH
+from expectations.rules.base.response_rule import ENOUGH
 from tests.mutations.bodies import CLUSTER_ID, NODE_ID
 from tests.mutations.clean import ask as request
 from tests.mutations.clean import script as listing_all

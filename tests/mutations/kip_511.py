@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from decoders.frame.record import Direction
-from expectations.rules.base.after_response_rule import ENOUGH
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
+from expectations.rules.base.response_rule import ENOUGH
 from tests.mutations.bodies import ranges
 from tests.mutations.clean import UNSUPPORTED_VERSION
 from tests.mutations.mutator import breaks

@@ -17,8 +17,7 @@ from decoders.codec.response import write_response
 from decoders.frame.cutting import cut
 from decoders.frame.record import Direction
 from decoders.schema.registry import Api, default_schemas
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 from expectations.judging.outcome import Outcome

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from expectations.rules.base.form import faults
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES
+from expectations.rules.packs import faults
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)

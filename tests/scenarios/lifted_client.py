@@ -16,7 +16,7 @@ from decoders.codec.response import read_response, write_response
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.model import Struct
 from decoders.schema.registry import Schemas
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from streaming.demo.loopback import LoopbackServer
 from streaming.probe.client import new_instance_id, read_frame
 from streaming.record.rewriting import Address

@@ -19,8 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
-from decoders.wire.segment import TcpFlag
+from decoders.wire.segment import Packet, TcpFlag
 from expectations.judging.terms import Terms
 from expectations.rules.catalogue import read_choices, rules_read_as
 from streaming.broker.embedded import EmbeddedBroker

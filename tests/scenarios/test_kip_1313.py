@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from decoders.schema.registry import default_schemas
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from expectations.identity.known_ranges import ENOUGH_CLOSES
 from streaming.broker.ports import HOST
 from streaming.demo.front import Front

@@ -14,9 +14,8 @@ from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState
 from streaming.broker.ports import HOST
 from streaming.probe.client import send
-from streaming.probe.connection import Target
+from streaming.probe.connection import Login, Security, Target
 from streaming.probe.duties import DUTIES
-from streaming.probe.login import Login, Security
 from streaming.probe.probing import Probing
 from streaming.record.rewriting import Address, RewritingPassage
 from tests.scenarios.stage import PASSWORD, SCRAM, USER, Stage, found

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from decoders.frame.record import Direction, Endpoint, Kind
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import LinkType, SocketAddress
+from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.tls.writer import TlsWriter
 from tests.decoders.wire.encrypted import DIRECTIONS, SIDES

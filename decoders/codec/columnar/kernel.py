@@ -130,7 +130,7 @@ def _read_overlay_request(machine: Machine, rival_machine: Machine, frame: Frame
 
 @inlined
 def _is_proven(machine: Machine, frame: FrameSpan, is_exact: bool) -> bool:
-    """Return whether a reading proves its layout (`codec/request_header.py`), apart from any rival."""
+    """Return whether a reading proves its layout (`codec/request.py`), apart from any rival."""
     head = machine.head
     instance_id = head.client_instance_id_begin
     if head.layout == TAGGED_LAYOUT and (

@@ -29,7 +29,7 @@ from decoders.codec.columnar.frames import (
 )
 from decoders.codec.columnar.kernel import read_frames
 from decoders.codec.program import NUMBERS, FieldKind, Instruction, Program, compile_message
-from decoders.codec.request_header import layout_of
+from decoders.codec.request import layout_of
 from decoders.protocol import API_VERSIONS
 from decoders.schema.header_versions import Layout
 from decoders.schema.model import Message

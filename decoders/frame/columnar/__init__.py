@@ -1,1 +1,1 @@
-"""Records in batches: cut, joined, written as blocks of the frames topic, and read from them."""
+"""Records in batches: cut, written as blocks of the frames topic, and read from them."""

@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.block import OF_FRAMES, BlockError
-from decoders.frame.columnar.block_columns import SHARED, BlockColumns, read_columns
+from decoders.frame.columnar.block import OF_FRAMES, SHARED, BlockColumns, BlockError, read_columns
 from decoders.frame.record import (
     Closing,
     Direction,

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, RECORD_HEADER_SIZE, CaptureReader, PcapError, PcapReader
+from decoders.wire.segment import Packet
 
 CHUNK = 4 * 1024 * 1024
 """Bytes of a file that are read at once: few enough to fit the processor's cache."""

@@ -19,9 +19,8 @@ from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS
 from expectations.conversation.columnar.open_addressing import grouped
 from expectations.conversation.columnar.reading import TEXT, WORDS
 from expectations.conversation.columnar.statement_columns import NO_TEXT, Numbered, halves_of
-from expectations.conversation.identifier import RESERVED, UUID_BYTES, own_uuid
 from expectations.conversation.statement_template import is_own_text
-from expectations.conversation.texts import bounded
+from expectations.conversation.texts import RESERVED_UUIDS, UUID_BYTES, bounded, own_uuid
 
 _CLIENT, _INSTANCE, _FIRST, _SECOND, _THIRD = TEXT.values()
 _OWN: Final = -2
@@ -36,7 +35,7 @@ _DIGITS: Final = np.full(256, _NO_DIGIT, np.uint8)
 _DIGITS[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(len(_ALPHABET))
 _UNUSED_BITS: Final = 15
 """Of the last character: a UUID has 128 bits, its characters 132."""
-_RESERVED: Final = np.array([halves_of(each) for each in RESERVED], np.int64)
+_RESERVED: Final = np.array([halves_of(each) for each in RESERVED_UUIDS], np.int64)
 
 _Integers = NDArray[np.int64]
 

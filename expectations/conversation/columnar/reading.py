@@ -37,8 +37,8 @@ from expectations.conversation.body_reader import (
     REQUESTS_WITH_BODY,
     RESPONSES_WITH_BODY,
 )
-from expectations.conversation.identifier import UUID_BYTES
 from expectations.conversation.statement_reader import error_code_paths, has_tagged_error_code
+from expectations.conversation.texts import UUID_BYTES
 
 MOST_ERROR_CODES: Final = 8
 """Distinct error codes of a response that its traits hold."""

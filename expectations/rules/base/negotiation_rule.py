@@ -14,8 +14,8 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
-from expectations.rules.base.after_response_rule import InformedOffences
 from expectations.rules.base.reason import Reason, why_unanswered, why_unread
+from expectations.rules.base.response_rule import InformedOffences
 from expectations.rules.base.rule import (
     Judgement,
     Judgements,

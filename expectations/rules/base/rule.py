@@ -1,4 +1,4 @@
-"""Rules: each is one offence, judged on the facts of one connection.
+"""Rules: each is one offence, judged on the facts of one connection, or on what several claim.
 
 A rule reads facts and never parses. It is asked about the observations of a connection in stream order, after
 the conversation has processed each, and yields judgements:
@@ -14,6 +14,9 @@ the conversation has processed each, and yields judgements:
 A rule has the methods that it needs; `Rule.kinds` follows from them. What it remembers from one call to the
 next is in its own `State`, so that the state of a connection can be stored.
 
+An `IdentityRule` compares one claim on an identity with all other known claims on it. Its judgement must
+depend on the claims alone, not on the order in which they arrived.
+
 A rule's file is its page: the docstring of the class is published unchanged.
 """
 
@@ -21,8 +24,8 @@ from __future__ import annotations
 
 import enum
 import inspect
-from abc import ABC
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -31,6 +34,7 @@ import msgspec
 from decoders.frame.record import Kind
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
+from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason
 
 FRAMES: Final = frozenset({Kind.REQUEST, Kind.RESPONSE})
@@ -221,6 +225,44 @@ class Rule(ABC):
     def close(self, conversation: Conversation, state: Any) -> Judgements:
         """Judge what is still pending when the connection closes."""
         yield from ()
+
+
+class IdentityRule(Rule):
+    """A rule about the claims of one kind of identity, or of several, each judged by itself.
+
+    A rule that `waits` accuses because something did not happen, so it is asked only after later claims
+    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A
+    rule that waits only for some claims overrides `waits_for`. The only claim of what clients show is judged
+    when it is settled, whether the rule waits or not.
+
+    A rule on claims of several kinds names the others in `further_kinds`. To most of these rules one
+    connection alone is no opportunity to offend; a rule that also judges a single connection has methods for
+    its observations.
+    """
+
+    kind: ClassVar[IdentityKind]
+    further_kinds: ClassVar[frozenset[IdentityKind]] = frozenset()
+    waits: ClassVar[bool] = False
+
+    def waits_for(self, claim: Claim) -> bool:
+        """Whether later claims may clear what a claim shows."""
+        return self.waits
+
+    @classmethod
+    def judges(cls, kind: IdentityKind) -> bool:
+        """Whether the rule judges claims of a kind."""
+        return kind is cls.kind or kind in cls.further_kinds
+
+    def concerns(self, claim: Claim) -> bool:
+        """Whether a claim may be an opportunity to offend, whatever the others are."""
+        return True
+
+    @abstractmethod
+    def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
+        """Judge a claim that concerns the rule against all others of its identity.
+
+        These are ordered by their beginning. Returns None if the claim is no opportunity to offend.
+        """
 
 
 _CONFORMS: Final = Judgement(Verdict.CONFORMS)

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, LEAVING
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import RESERVED
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import RESERVED_UUIDS
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import Judgements, Level, NoState, Rule, Spec, undecided
 from expectations.rules.kip_1313._instance_ids import first_gave_id
@@ -77,4 +77,4 @@ def _may_break_kip_1313(request: Observation, conversation: Conversation) -> boo
         return is_bound is not False
     is_own = request.instance_id == conversation.instance_id
     is_repeated = request.client_id is not None and not conversation.is_first(request)
-    return not is_own or request.instance_id in (None, *RESERVED) or is_repeated
+    return not is_own or request.instance_id in (None, *RESERVED_UUIDS) or is_repeated

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from decoders.protocol import NO_ERROR
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 LONGEST_SESSION = 60_000_000_000
 """Nanoseconds: the longest session of a member by default (`group.consumer.max.session.timeout.ms`)."""

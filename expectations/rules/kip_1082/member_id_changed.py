@@ -14,9 +14,9 @@ from expectations.conversation.members import Member, Members
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_partly_seen, why_unread
 from expectations.rules.base.rule import (
+    IdentityRule,
     Judgement,
     Judgements,
     Level,

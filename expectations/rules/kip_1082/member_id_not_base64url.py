@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import identifier_bytes, identifier_text, is_kafkas_form
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import identifier_bytes, identifier_text, is_kafkas_form
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 

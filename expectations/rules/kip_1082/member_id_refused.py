@@ -5,8 +5,8 @@ from __future__ import annotations
 from decoders.protocol import HEARTBEAT_APIS, INVALID_REQUEST
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
 from expectations.rules.base.reason import Reason, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
@@ -48,7 +48,7 @@ class MemberIdRefused(ResponseRule):
         body = request.body
         if not isinstance(body, Heartbeat) or body.member_id is None:
             return False
-        return identifier_bytes(body.member_id) not in (None, *RESERVED)
+        return identifier_bytes(body.member_id) not in (None, *RESERVED_UUIDS)
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import RESERVED, identifier_bytes
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
@@ -37,7 +37,7 @@ class MemberIdReserved(MemberIdRule):
     def judge_member_id(self, member_id: str, request: Observation, conversation: Conversation) -> Judgements:
         """Judge a member ID that is a UUID."""
         identifier = identifier_bytes(member_id)
-        if identifier in RESERVED:
+        if identifier in RESERVED_UUIDS:
             expected, context = "a UUID that is not reserved", {"observed": member_id}
             yield Judgement(Verdict.VIOLATES, request.count, expected, member_id, context)
         elif identifier is not None:

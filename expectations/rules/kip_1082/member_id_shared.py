@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.same_client import came_second, may_be_translated, software_of
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class MemberIdShared(IdentityRule):

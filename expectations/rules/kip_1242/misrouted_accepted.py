@@ -13,9 +13,17 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.shown import comparable_description
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    IdentityRule,
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 ACCEPTED_LIMIT = 16
 """How many accepted claims wait for the broker to describe itself; one more makes the oldest undecided."""

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after a response until the client has certainly read it."""

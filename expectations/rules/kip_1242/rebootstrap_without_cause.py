@@ -11,10 +11,18 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.shown import comparable_description, rejected_ids
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, NegotiationResponseRule
 from expectations.rules.base.reason import Reason, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    IdentityRule,
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class RebootstrapWithoutCause(NegotiationResponseRule, IdentityRule):

@@ -10,9 +10,9 @@ from decoders.protocol import OPENING_APIS
 from expectations.conversation.conversation import NULL_CLIENT_IDS, Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_incomplete
 from expectations.rules.base.rule import (
+    IdentityRule,
     Judgement,
     Judgements,
     Level,

@@ -11,10 +11,10 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
 from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import why_maybe_supported, why_unanswered, why_unread
 from expectations.rules.base.response_rule import Awaited, ResponseRule
 from expectations.rules.base.rule import (
+    IdentityRule,
     Judgement,
     Judgements,
     Level,

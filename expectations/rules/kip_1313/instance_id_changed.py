@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import identifier_text
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import identifier_text
 from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict
 from expectations.rules.kip_1313._instance_ids import changed, judgement_of
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes, identifier_text
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import why_partly_seen
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class InstanceIdNotKept(IdentityRule):
@@ -43,7 +42,7 @@ class InstanceIdNotKept(IdentityRule):
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Compare the instance ID of a connection with those of all earlier connections."""
         member = identifier_bytes(claim.member_id or "")
-        if member is None or member in RESERVED or claim.instance_id is None:
+        if member is None or member in RESERVED_UUIDS or claim.instance_id is None:
             return None
         before = [other for other in others if _is_before(claim, other)]
         if not before:

@@ -6,11 +6,10 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-from expectations.conversation.identifier import RESERVED, identifier_bytes
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 ENOUGH = 5
 """Connections, one after another, that all have an ID of their own."""
@@ -75,7 +74,7 @@ class InstanceIdNotLifelong(IdentityRule):
 def _judge_member(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
     """Judge a membership that goes on where another connection began it."""
     member = identifier_bytes(claim.member_id or "")
-    is_uuid = member is not None and member not in RESERVED
+    is_uuid = member is not None and member not in RESERVED_UUIDS
     if is_uuid or claim.membership is None or claim.membership.joins:
         return None
     before = [other for other in others if _is_same_member(claim, other)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import RESERVED, identifier_text
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_text
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
     Judgement,
@@ -56,7 +56,7 @@ class InstanceIdReserved(Rule):
             yield undecided(why_unread(request), request.count)
         elif request.instance_id is None:
             return
-        elif request.instance_id not in RESERVED:
+        elif request.instance_id not in RESERVED_UUIDS:
             yield conforms(request.count)
         else:
             yield self._violates(request, identifier_text(request.instance_id))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.same_client import (
     MOST_OFFSET,
@@ -13,9 +13,8 @@ from expectations.identity.same_client import (
     may_be_translated,
     software_of,
 )
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class InstanceIdShared(IdentityRule):

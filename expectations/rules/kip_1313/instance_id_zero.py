@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import ZERO_UUID
 from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Spec, Verdict
 from expectations.rules.kip_1313._instance_ids import judgement_of, zero_at_first, zero_later
 
@@ -56,7 +56,7 @@ class InstanceIdZero(Rule):
             Verdict.VIOLATES,
             request.count,
             expected="a non-zero client instance ID",
-            observed=ZERO,
+            observed=ZERO_UUID,
             context={"request": "the first request uses" if is_first else "a later request uses"},
             level=Level.VIOLATION if is_demanded else Level.IMPROVEMENT,
         )

@@ -7,9 +7,9 @@ import msgspec
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.identifier import ZERO, identifier_text
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import ClientId, MemberId
+from expectations.conversation.texts import ZERO_UUID, identifier_text
 from expectations.rules.base.reason import Reason, why_incomplete, why_unread
 from expectations.rules.base.rule import (
     Judgement,
@@ -75,7 +75,7 @@ class TelemetryIdMismatch(Rule):
         if not isinstance(request.body, TelemetryIdentity):
             if not request.has_header:
                 yield undecided(why_unread(request), request.count)
-        elif request.body.instance_id != ZERO:
+        elif request.body.instance_id != ZERO_UUID:
             yield from _judge_id(request, request.body.instance_id, conversation, state)
         elif request.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
             yield _judge_zero(request, conversation)
@@ -85,7 +85,7 @@ class TelemetryIdMismatch(Rule):
     ) -> Judgements:
         """Forget the ID if the broker names another one."""
         body = response.body
-        if isinstance(body, TelemetryIdentity) and body.instance_id not in (ZERO, state.given):
+        if isinstance(body, TelemetryIdentity) and body.instance_id not in (ZERO_UUID, state.given):
             state.given = ""
         yield from ()
 
@@ -98,7 +98,7 @@ class TelemetryIdMismatch(Rule):
 def _judge_zero(request: Observation, conversation: Conversation) -> Judgement:
     """A client without an instance ID asks the broker for one. A client that has one gives it."""
     if conversation.instance_id is not None:
-        return _violates(request, ZERO, identifier_text(conversation.instance_id))
+        return _violates(request, ZERO_UUID, identifier_text(conversation.instance_id))
     if conversation.unbroken:
         return conforms(request.count)
     return undecided(why_incomplete(conversation), request.count)

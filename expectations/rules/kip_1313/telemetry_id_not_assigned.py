@@ -5,8 +5,8 @@ from __future__ import annotations
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation, asked_identity
-from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import ZERO_UUID
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
@@ -41,7 +41,7 @@ class TelemetryIdNotAssigned(ResponseRule):
 
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
         """Whether the request asks for an ID."""
-        return asked_identity(request) == ZERO
+        return asked_identity(request) == ZERO_UUID
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
@@ -51,7 +51,7 @@ class TelemetryIdNotAssigned(ResponseRule):
             yield undecided(why_unread(response))
         elif response.errors != (0,):
             return
-        elif response.body.instance_id != ZERO:
+        elif response.body.instance_id != ZERO_UUID:
             yield conforms()
         else:
-            yield Judgement(Verdict.VIOLATES, expected="a generated client instance ID", observed=ZERO)
+            yield Judgement(Verdict.VIOLATES, expected="a generated client instance ID", observed=ZERO_UUID)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation, asked_identity
-from expectations.conversation.identifier import ZERO
 from expectations.conversation.observation import Observation
+from expectations.conversation.texts import ZERO_UUID
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import (
@@ -61,7 +61,7 @@ class TelemetryIdNotEchoed(ResponseRule):
 
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
         """Whether the request gives an ID."""
-        return asked_identity(request) not in (None, ZERO)
+        return asked_identity(request) not in (None, ZERO_UUID)
 
     def judge_response(
         self, request: Observation, response: Observation, conversation: Conversation
@@ -70,10 +70,10 @@ class TelemetryIdNotEchoed(ResponseRule):
         if not isinstance(response.body, TelemetryIdentity):
             yield undecided(why_unread(response))
         elif response.errors == (0,):
-            yield self._judge_ids(asked_identity(request) or ZERO, response.body.instance_id)
+            yield self._judge_ids(asked_identity(request) or ZERO_UUID, response.body.instance_id)
 
     def _judge_ids(self, given: str, observed: str) -> Judgement:
-        expected = ZERO if self.spec is Spec.TEXT else given
+        expected = ZERO_UUID if self.spec is Spec.TEXT else given
         if observed == expected:
             return conforms()
         context = {"given": given, "observed": observed, "reading": _READINGS[self.spec]}

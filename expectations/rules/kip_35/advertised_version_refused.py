@@ -16,9 +16,8 @@ from expectations.identity.known_ranges import (
     takes_requests,
 )
 from expectations.identity.shown import is_advertised
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 _BY_CLOSING = f"by closing the connection, at least {ENOUGH_CLOSES} times"
 

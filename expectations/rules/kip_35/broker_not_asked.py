@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind, Negotiated
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 LONG = 60 * 1_000_000_000
 """Nanoseconds for which a connection is in use before it is known to be used without asking."""

@@ -10,10 +10,18 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import ENOUGH_CLOSES, MINUTE, are_in_a_row, serves
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    IdentityRule,
+    Judgement,
+    Judgements,
+    Level,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+)
 
 
 class RangesWithheld(NegotiationResponseRule, IdentityRule):

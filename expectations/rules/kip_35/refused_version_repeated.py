@@ -8,9 +8,8 @@ from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import is_refused_version
 from expectations.identity.shown import ENOUGH
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import why_maybe_supported
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 SLOW = 5 * 1_000_000_000
 """Nanoseconds between two refusals of a probe, which asks once per connection and leaves."""

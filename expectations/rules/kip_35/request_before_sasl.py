@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from decoders.protocol import OPENING_APIS
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import known_ranges, serves
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class RequestBeforeSasl(IdentityRule):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from expectations.conversation.conversation import Advertised
 from expectations.conversation.observation import Observation
-from expectations.rules.base.after_response_rule import AdvertisedRangesRule
 from expectations.rules.base.reason import Reason
+from expectations.rules.base.response_rule import AdvertisedRangesRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 

@@ -12,9 +12,8 @@ from expectations.identity.known_ranges import (
     is_refused_version,
     known_ranges,
 )
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import why_maybe_supported
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class VersionRefused(IdentityRule):

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 
 class UnknownVersionClosed(IdentityRule):

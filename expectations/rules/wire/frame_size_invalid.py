@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from decoders.frame.record import Direction, Kind
-from decoders.wire.other_protocol import (
+from decoders.wire.frame_detector import (
     OtherProtocol,
     is_broken_length,
     is_tls_alert,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decoders.wire.other_protocol import OtherProtocol, is_broken_length
+from decoders.wire.frame_detector import OtherProtocol, is_broken_length
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.rules.base.identity_rule import IdentityRule
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
 
 _OF_OTHER_LISTENERS = frozenset({OtherProtocol.TLS, OtherProtocol.PROXY})
 """What a Kafka port may speak instead of Kafka in the clear."""

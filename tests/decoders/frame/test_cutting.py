@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from decoders.codec.failure import Oddity
-from decoders.codec.request import Request, read_request, write_request
-from decoders.codec.request_header import other_header
+from decoders.codec.request import Request, other_header, read_request, write_request
 from decoders.codec.response import Response, read_response, write_response
 from decoders.frame.cutting import MAX_KEPT, blank, cut
 from decoders.frame.record import Endpoint, Flag, Kind, Pairing, Record

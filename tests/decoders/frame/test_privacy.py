@@ -20,8 +20,7 @@ from decoders.frame.privacy import Privacy, classified, guard_of
 from decoders.frame.record import Kind, Pairing, Record
 from decoders.schema.model import Message, Struct
 from decoders.schema.registry import Api, Schemas, default_schemas
-from decoders.schema.source import COMMITTED_TABLE
-from decoders.schema.table import parse_table
+from decoders.schema.table import COMMITTED_TABLE, parse_table
 from streaming.transcript.frame import HIDDEN, DecodedFrame, hide_secrets
 from tests.decoders.frame.columnar.batches import batch_of, record_of
 from tests.decoders.frame.secret_content import CODED, SECRET, TEXT, without_secrets

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from decoders.schema.grammar import parse_message
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Schemas
-from decoders.schema.source import COMMITTED_TABLE, read_table
-from decoders.schema.table import parse_table
+from decoders.schema.table import COMMITTED_TABLE, parse_table, read_table
 from tests.examples import examples
 
 TABLE = read_table(COMMITTED_TABLE)

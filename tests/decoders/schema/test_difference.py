@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.schema.difference import Difference, FieldChange, PropertyChange, Renaming, difference
-from decoders.schema.source import COMMITTED_TABLE, read_table
-from decoders.schema.table import Table
+from decoders.schema.model import Table
+from decoders.schema.table import COMMITTED_TABLE, read_table
 
 HEADERS = [message for message in read_table(COMMITTED_TABLE)["messages"] if message["type"] == "header"]
 NAME = {"name": "Name", "type": "string", "versions": "0+"}

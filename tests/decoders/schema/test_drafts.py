@@ -18,7 +18,7 @@ from decoders.schema.header_versions import Layout
 from decoders.schema.lint import lint
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Schemas
-from decoders.schema.source import read_folder, read_jar
+from decoders.schema.table import read_folder, read_jar
 
 DRAFTS = Path(__file__).parent / "drafts"
 BASE = DRAFTS / "base"

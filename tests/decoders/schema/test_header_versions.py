@@ -8,11 +8,10 @@ import pytest
 
 from decoders.schema.grammar import parse_message
 from decoders.schema.header_versions import Layout, parse_header_versions, remarks, request_header_version
-from decoders.schema.model import Message, SchemaError, VersionRange
+from decoders.schema.model import Message, SchemaError, Table, VersionRange
 from decoders.schema.overlay import KIP_1313
 from decoders.schema.registry import Schemas, default_schemas
-from decoders.schema.source import COMMITTED_TABLE, read_table
-from decoders.schema.table import Table, messages_of
+from decoders.schema.table import COMMITTED_TABLE, messages_of, read_table
 
 DELETE_GROUPS: dict[str, Any] = {
     "apiKey": 42,

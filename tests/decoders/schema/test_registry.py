@@ -12,7 +12,7 @@ from decoders.codec.program import Program, compile_message
 from decoders.schema.model import VersionRange
 from decoders.schema.overlay import KIP_1313
 from decoders.schema.registry import Api, Schemas, default_schemas
-from decoders.schema.source import COMMITTED_TABLE
+from decoders.schema.table import COMMITTED_TABLE
 
 SCHEMAS = default_schemas()
 LIVING = [pytest.param(api, id=api.name) for api in SCHEMAS.apis if api.versions]

@@ -11,8 +11,7 @@ import pytest
 
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Schemas
-from decoders.schema.source import COMMITTED_TABLE, read_jar
-from decoders.schema.table import dump_table
+from decoders.schema.table import COMMITTED_TABLE, dump_table, read_jar
 
 HEADERS: list[dict[str, Any]] = [
     {

@@ -14,8 +14,7 @@ from decoders.frame.record import Direction, Kind, Pairing, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.ledger import Ledger
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 

@@ -13,7 +13,7 @@ from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from tests.decoders.tls.writer import TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between, placed
 from tests.decoders.wire.conversation import SECOND, Event, new_columnar_tracker, new_tracker

@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType
+from decoders.wire.segment import LinkType, Packet
 
 _ETHERNET_HEADER = 14
 

@@ -16,8 +16,7 @@ from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import ContentType
 from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between, placed
 from tests.decoders.wire.conversation import (

@@ -15,7 +15,7 @@ from decoders.frame.record import Kind
 from decoders.schema.registry import default_schemas
 from decoders.tls.outcome import TlsOutcome
 from decoders.wire.ledger import SkipReason
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from streaming.check.examination import examine
 from streaming.record.relay import Relay
 from tests.decoders.tls.recorded import WAIT, certificate, openssl_server

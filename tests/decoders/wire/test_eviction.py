@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Record
 from decoders.wire.eviction import Standing, closed_at_once, max_half_open
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.columnar.equality import assert_equal, interleaved, placed, scalar
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, TO_CLIENT, exchanges

@@ -17,8 +17,8 @@ import pytest
 
 from decoders.frame.columnar.block_reading import read_block
 from decoders.frame.record import NO_TIME, Record
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapReader
+from decoders.wire.segment import Packet
 from decoders.wire.tracker import Tracker
 from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import batches_of, columnar, placed

@@ -6,7 +6,7 @@ import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing
 from decoders.protocol import API_VERSIONS
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
 from tests.decoders.wire.conversation import (
     CLIENT,

@@ -7,9 +7,8 @@ import dataclasses
 import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing
-from decoders.wire.frame_detector import MAX_RESUMED_FRAME
+from decoders.wire.frame_detector import MAX_RESUMED_FRAME, OtherProtocol
 from decoders.wire.ledger import SkipReason
-from decoders.wire.other_protocol import OtherProtocol
 from tests.decoders.wire.conversation import (
     HANDSHAKE,
     TO_BROKER,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.tls.key_log import KeyLog
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapError, PcapngReader, PcapReader, PcapWriter, read_capture
+from decoders.wire.segment import Packet
 
 
 def classic(order: str, magic: int, ticks: int) -> bytes:

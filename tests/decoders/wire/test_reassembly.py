@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Kind, Pairing, Record
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from decoders.wire.tracker import Tracker
 from tests.decoders.wire.conversation import (
     EVENTS,

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, TcpFlag, read_segment
+from decoders.wire.segment import LinkType, Packet, Segment, Skipped, SocketAddress, TcpFlag, read_segment
 from tests.decoders.wire.links import LINKS, carried
 
 PAYLOAD = b"kafka"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, SocketAddress, TcpFlag, read_segment
+from decoders.wire.segment import Packet, Segment, SocketAddress, TcpFlag, read_segment
 from decoders.wire.synthesis import MAX_PAYLOAD, RELAY_DELAY, SyntheticConnection
 from tests.decoders.wire.conversation import CLIENT, SECOND, SERVER, TO_BROKER, TO_CLIENT
 

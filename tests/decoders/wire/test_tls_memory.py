@@ -13,7 +13,7 @@ from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome
 from decoders.tls.records import HEADER_SIZE, BrokenRecordError, RecordReader, TlsRecord
 from decoders.wire.chunk import PIECE_COST
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.conversation import EVENTS, TO_BROKER, exchanges, new_tracker, of_kind
 from tests.decoders.wire.encrypted import assert_balanced, both, encrypted, packets, plainly, said

@@ -8,8 +8,7 @@ from decoders.frame.record import Closing, Flag, Kind
 from decoders.retention import KEPT_FOR
 from decoders.wire.admission import TIME_WAIT
 from decoders.wire.ledger import SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import (
     CLIENT,

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
 from decoders.tls.key_log import KeyLog
 from decoders.wire import transport
-from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, SocketAddress
+from decoders.wire.segment import Packet, Segment, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.transport import MAX_WAIT, MAX_WAIT_SEGMENTS, Transport
 from tests.decoders.tls.writer import SUITES, TlsWriter

@@ -13,15 +13,18 @@ from hypothesis import strategies as st
 
 from decoders.wire.segment import SocketAddress
 from expectations.conversation.bodies import Body
-from expectations.conversation.identifier import (
-    RESERVED,
-    identifier_bytes,
-    identifier_text,
-    is_kafkas_form,
-)
 from expectations.conversation.observation import Failure, Statement
 from expectations.conversation.pseudonyms import IDENTITIES, SHORTEST_KEY, Pseudonyms
-from expectations.conversation.texts import bounded, is_blank, is_shortened, utf16_units
+from expectations.conversation.texts import (
+    RESERVED_UUIDS,
+    bounded,
+    identifier_bytes,
+    identifier_text,
+    is_blank,
+    is_kafkas_form,
+    is_shortened,
+    utf16_units,
+)
 
 PSEUDONYMS = Pseudonyms(b"k" * SHORTEST_KEY)
 LONGEST_MEMBER_ID = 36
@@ -37,7 +40,7 @@ IDENTIFIES_NOBODY = {
 
 A placement does not stay: its statement has none then.
 """
-uuids = st.binary(min_size=16, max_size=16).filter(lambda each: each not in RESERVED)
+uuids = st.binary(min_size=16, max_size=16).filter(lambda each: each not in RESERVED_UUIDS)
 texts = st.one_of(
     st.text(max_size=40),
     st.text(st.characters(min_codepoint=0x1F300, max_codepoint=0x1F320), min_size=17, max_size=22),
@@ -59,7 +62,7 @@ def what_rules_read(text: str) -> tuple[object, ...]:
         utf16_units(text) > LONGEST_MEMBER_ID,
         identifier is not None,
         is_kafkas_form(text),
-        identifier in RESERVED,
+        identifier in RESERVED_UUIDS,
         identifier and (identifier[6] >> 4, identifier[8] >> 6),
     )
 
@@ -88,7 +91,7 @@ def test_a_uuid_is_the_same_in_all_its_forms(text: str) -> None:
 
 @given(texts)
 def test_nothing_of_an_id_is_left(text: str) -> None:
-    identifies = not is_blank(text) and identifier_bytes(text) not in RESERVED
+    identifies = not is_blank(text) and identifier_bytes(text) not in RESERVED_UUIDS
     if identifies and len(text) > 4:
         assert text[:5] not in PSEUDONYMS.text(text)
 

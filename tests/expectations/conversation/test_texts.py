@@ -1,6 +1,9 @@
-"""Text from peers is kept within bounds, and what rules read of it stays."""
+"""Names and IDs from peers are kept within bounds, and UUIDs are read in every form that clients write."""
 
 from __future__ import annotations
+
+import base64
+import uuid
 
 import msgspec
 import pytest
@@ -12,6 +15,9 @@ from expectations.conversation.texts import (
     BLANKS,
     LONGEST_TEXT,
     bounded,
+    identifier_bytes,
+    identifier_text,
+    is_kafkas_form,
     is_shortened,
 )
 from expectations.judging.finding import LONGEST_LINE
@@ -76,3 +82,34 @@ def test_the_findings_of_a_client_with_endless_names_are_small(character: str) -
     assert {"kip1082/member-id-too-long", "kip35/range-inverted"} <= {finding.rule for finding in findings}
     for finding in findings:
         assert len(msgspec.json.encode(finding)) < 12 * LONGEST_LINE
+
+
+SIXTEEN_BYTES = st.binary(min_size=16, max_size=16)
+
+
+@given(SIXTEEN_BYTES)
+def test_every_form_of_a_uuid_gives_its_bytes(identifier: bytes) -> None:
+    standard, url_safe = base64.b64encode(identifier), base64.urlsafe_b64encode(identifier)
+    forms = [
+        standard.decode(),
+        standard.decode().rstrip("="),
+        url_safe.decode(),
+        identifier_text(identifier),
+        str(uuid.UUID(bytes=identifier)),
+        str(uuid.UUID(bytes=identifier)).upper(),
+        identifier.hex(),
+    ]
+    assert {identifier_bytes(form) for form in forms} == {identifier}
+
+
+@given(SIXTEEN_BYTES)
+def test_kafkas_own_form_is_told_from_the_others(identifier: bytes) -> None:
+    text = identifier_text(identifier)
+    assert is_kafkas_form(text)
+    assert not is_kafkas_form(text + "==")
+    assert not is_kafkas_form(str(uuid.UUID(bytes=identifier)))
+
+
+@pytest.mark.parametrize("text", ["", "orders-1", "A" * 21, "A" * 23, "A" * 24, "!" * 22, "0" * 31, "g" * 32])
+def test_other_text_is_no_uuid(text: str) -> None:
+    assert identifier_bytes(text) is None

@@ -25,8 +25,7 @@ from expectations.judging.identity_state import (
 )
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
-from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import METHODS
+from expectations.rules.base.rule import METHODS, IdentityRule
 from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SECOND, SOFTWARE, Exchange, added_up, advertisement, claims_of
 

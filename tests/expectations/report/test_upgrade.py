@@ -5,9 +5,9 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from typing import Any
 
+from decoders.schema.model import Table
 from decoders.schema.registry import Schemas, default_schemas
-from decoders.schema.source import COMMITTED_TABLE
-from decoders.schema.table import Table, parse_table
+from decoders.schema.table import COMMITTED_TABLE, parse_table
 from expectations.conversation.conversation import Conversation
 from expectations.report.fleet import ClientUsage, UsageByClient, UsedVersions
 from expectations.report.junit import junit_upgrade

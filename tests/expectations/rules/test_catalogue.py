@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from expectations import rules
-from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import METHODS, Spec
+from expectations.rules.base.rule import METHODS, IdentityRule, Spec
 from expectations.rules.catalogue import (
     BASE,
     READINGS,

@@ -19,10 +19,10 @@ from expectations.suites import FURTHER
 from streaming.archive.archive import Archive, ArchiveNotWrittenError
 from streaming.archive.batch_files import MOST_DAYS
 from streaming.archive.tables import TABLES, VERSION, VERSION_KEY
-from streaming.judging.bucket_step import BucketStep
 from streaming.judging.changes import Changes
 from streaming.judging.part import MINUTE
 from streaming.judging.report import Report
+from streaming.judging.step import BucketStep
 from streaming.judging.usage import Usage, Use
 from streaming.state.bucket import Bucket
 from streaming.user_error import UserError

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
+from decoders.wire.segment import Packet
 from streaming.check import recording
 from streaming.check.recording import Recording, file_position, showing_progress
 from streaming.user_error import UserError

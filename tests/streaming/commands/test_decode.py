@@ -17,8 +17,8 @@ import pytest
 from decoders.codec.request import write_request
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from decoders.schema.source import COMMITTED_TABLE
-from expectations.conversation.identifier import identifier_text
+from decoders.schema.table import COMMITTED_TABLE
+from expectations.conversation.texts import identifier_text
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import packets_of, write_capture, write_packets
 from tests.streaming.commands.ran import Ran

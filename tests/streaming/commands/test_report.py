@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from decoders.schema.source import COMMITTED_TABLE
+from decoders.schema.table import COMMITTED_TABLE
 from streaming.commands.main import main
 from tests.captures import planted, real_clients
 from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process

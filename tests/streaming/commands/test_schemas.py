@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from decoders.schema.source import COMMITTED_TABLE
+from decoders.schema.table import COMMITTED_TABLE
 from tests.streaming.commands.ran import Ran
 
 Kipwatch = Callable[..., Ran]

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from expectations.judging.finding import Finding
-from expectations.rules.base.identity_rule import IdentityRule
-from expectations.rules.base.rule import Role
+from expectations.rules.base.rule import IdentityRule, Role
 from expectations.rules.catalogue import RULES, rule_named
 from streaming.demo.demo import offences_found, same_findings, unplanted_violations
 from streaming.demo.offences import PLANTED

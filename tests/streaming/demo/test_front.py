@@ -16,7 +16,7 @@ from decoders.codec.request import Request, read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.protocol import INVALID_REQUEST
 from decoders.schema.registry import Api, default_schemas
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from streaming.demo.front import (
     INVERTING,
     RENAMING,

@@ -15,8 +15,7 @@ import pytest
 from decoders.frame.record import Closing, Kind, Record
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment, SocketAddress, read_segment
+from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture, copy_packets
 from streaming.feeder.packet_filter import EXCLUDED_BYTES

@@ -13,8 +13,7 @@ import pytest
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import words_of
 from decoders.wire.ledger import SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.fair_share import GIVEN_UP_FOR, FairShares

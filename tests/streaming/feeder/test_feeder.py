@@ -19,8 +19,7 @@ from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.frames import FrameBatch
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.eviction import MAX_CONNECTIONS, closed_at_once, max_half_open
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import feeder as feeder_module
 from streaming.feeder.capture import InterfaceCapture

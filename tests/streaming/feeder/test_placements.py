@@ -11,8 +11,7 @@ import pytest
 
 from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from expectations.judging.terms import Terms
 from streaming.feeder import placements

@@ -18,8 +18,8 @@ import pytest
 import zstandard
 
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import PcapWriter
+from decoders.wire.segment import Packet
 from streaming.feeder import source
 from streaming.feeder.capture_stream import STANDARD_INPUT, TruncatedCaptureError, follow_pipe
 from streaming.feeder.source import follow, open_capture, run_of_file

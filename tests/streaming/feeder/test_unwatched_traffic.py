@@ -15,8 +15,7 @@ from confluent_kafka import Producer
 from decoders.frame.record import Direction, Kind
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import unwatched_traffic
 from streaming.feeder.feeder import Feeder

@@ -11,8 +11,7 @@ import numpy as np
 from decoders.codec.request import write_request
 from decoders.frame.record import Direction
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.copied_connections import CLIENT, copies, file_header
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from decoders.frame.record import Record
-from expectations.conversation.identifier import RESERVED, ZERO, identifier_text
 from expectations.conversation.observation import Window
+from expectations.conversation.texts import RESERVED_UUIDS, ZERO_UUID, identifier_text
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.expectations.conversation.columnar.test_folding import BEATS, STEPS, beat, beats
-from tests.streaming.judging.test_bucket_step import on, windows
+from tests.streaming.judging.test_step import on, windows
 
 IDS = (b"a", b"b", b"c", b"d", b"e", b"f")
 
@@ -23,12 +23,14 @@ ORDINARY = ("8zQ4pXkCTt2cYd0sVhGm1A", "u1nGfQ5lT8-7bDk_QzWq3w", "aaaaaaaaaaaaaaa
 MEMBERS = st.one_of(
     st.permutations(ORDINARY),
     st.permutations([identifier_text(ID_A), *ORDINARY[:2]]),
-    st.permutations(["A", "B", ZERO, identifier_text(ID_A), ID_B.hex(), ORDINARY[0], ORDINARY[0] + "=="]),
+    st.permutations(
+        ["A", "B", ZERO_UUID, identifier_text(ID_A), ID_B.hex(), ORDINARY[0], ORDINARY[0] + "=="]
+    ),
 )
 
 
 CLIENTS = st.permutations(["app", "another app", ""])
-INSTANCES = st.permutations([ID_A, ID_B, bytes(range(32, 48)), RESERVED[1]])
+INSTANCES = st.permutations([ID_A, ID_B, bytes(range(32, 48)), RESERVED_UUIDS[1]])
 
 
 class Names(NamedTuple):

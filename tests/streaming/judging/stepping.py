@@ -17,8 +17,8 @@ from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
-from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import Report
+from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket
 from streaming.state.connections import Connections
 from tests.streaming.judging.disguise import disguised

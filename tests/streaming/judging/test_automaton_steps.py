@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from decoders.retention import KEPT_FOR, MILLISECOND
 from decoders.schema.registry import default_schemas
 from expectations.conversation.bodies import ClusterDescription
-from expectations.conversation.identifier import ZERO, identifier_text
 from expectations.conversation.members import member_name
 from expectations.conversation.observation import Window
+from expectations.conversation.texts import ZERO_UUID, identifier_text
 from expectations.judging import automaton
 from expectations.judging.terms import Terms
 from streaming.check.examination import records_of
@@ -52,7 +52,7 @@ from tests.streaming.judging.activities import (
     together,
 )
 from tests.streaming.judging.stepping import NOW, Pair, Pairs, Stores
-from tests.streaming.judging.test_bucket_step import on, windows
+from tests.streaming.judging.test_step import on, windows
 from tests.streaming.judging.travelling import travelled
 from tests.streaming.state.bucket_store import states_of
 
@@ -384,7 +384,7 @@ UNUSUAL: dict[str, tuple[Callable[[], Exchange], bool]] = {
     "a member ID as group": (lambda: joining(group_id=ORDINARY[0]), False),
     "a member ID in hex": (lambda: joining(member_id=ID_A.hex()), True),
     "a member ID that is no UUID": (lambda: joining(member_id="A"), True),
-    "a reserved member ID": (lambda: joining(member_id=ZERO), True),
+    "a reserved member ID": (lambda: joining(member_id=ZERO_UUID), True),
     "another client ID": (twice_as_other_client, False),
     "two members": (of_two_members, True),
     "midway": (joined_midway, False),
@@ -534,7 +534,7 @@ class TestTheSecondConnection:
             )
             assert member.until > member.before_until
 
-    @pytest.mark.parametrize("members", [("A", "B"), (ORDINARY[0], ZERO), (ORDINARY[0], ID_A.hex())])
+    @pytest.mark.parametrize("members", [("A", "B"), (ORDINARY[0], ZERO_UUID), (ORDINARY[0], ID_A.hex())])
     def test_members_with_ids_of_another_form_are_judged(self, members: tuple[str, str]) -> None:
         judged, _, _ = judged_per_batch(["fetch", "response"] * 4, members)
         assert judged == [4, 4, 4, 4]

@@ -1,4 +1,4 @@
-"""Windows reach their buckets as they were."""
+"""Windows reach their buckets as they were, and the quarantine passes on a bounded part of the unreadable."""
 
 from __future__ import annotations
 
@@ -10,10 +10,21 @@ from hypothesis import strategies as st
 
 from expectations.conversation.columnar.window_columns import MISSING, WindowColumns
 from expectations.conversation.observation import ConnectionKey, Evidence, Occurrence, Window
-from streaming.judging.bucket_input import bucket_of, by_bucket, pack_input, unpack_input
-from streaming.state.narrowing import narrowed, widened
+from streaming.judging.bucket_input import (
+    LONGEST_REASON,
+    LONGEST_VALUE,
+    MOST_BYTES,
+    MOST_RECORDS,
+    Quarantine,
+    Quarantined,
+    bucket_of,
+    by_bucket,
+    pack_input,
+    unpack_input,
+)
+from streaming.state.bucket import narrowed, widened
 from tests.exchange import Exchange
-from tests.streaming.judging.test_bucket_step import windows
+from tests.streaming.judging.test_step import windows
 
 INT64 = st.integers(MISSING, -MISSING - 1)
 PRESENT = st.integers(MISSING + 1, -MISSING - 1)
@@ -91,3 +102,38 @@ def test_small_differences_take_a_byte() -> None:
     times = np.array([[1_790_000_000_000_000_000, 1_790_000_000_000_000_255], [7, 7]], np.int64)
     stored = narrowed(times)
     assert (list(stored.widths), len(stored.above)) == ([1, 0], 2)
+
+
+def admitted(quarantine: Quarantine, *values: bytes | None, reason: str = "damaged") -> list[Quarantined]:
+    found = (
+        quarantine.admit("frames", 1, offset, reason, value) for offset, value in enumerate(values, start=7)
+    )
+    return [record for record in found if record is not None]
+
+
+def test_a_record_is_kept_whole_with_its_place_and_reason() -> None:
+    (record, empty) = admitted(Quarantine(keeps_values=True), b"poison", None)
+    assert record == Quarantined("frames", 1, 7, "damaged", 6, b"poison")
+    assert record.key == "frames/1/7"
+    assert (empty.size, empty.value) == (0, b"")
+
+
+def test_the_number_of_records_is_bounded() -> None:
+    assert len(admitted(Quarantine(keeps_values=True), *[b"x"] * (MOST_RECORDS + 5))) == MOST_RECORDS
+
+
+def test_the_bytes_are_bounded_and_the_size_is_told() -> None:
+    """Also those of one record, whose beginning is kept then."""
+    records = admitted(Quarantine(keeps_values=True), *[bytes(LONGEST_VALUE + 1)] * 3)
+    assert [record.size for record in records] == [LONGEST_VALUE + 1] * 3
+    assert [len(record.value) for record in records] == [LONGEST_VALUE, MOST_BYTES - LONGEST_VALUE, 0]
+
+
+def test_a_reason_that_a_stranger_wrote_is_cut() -> None:
+    (record,) = admitted(Quarantine(keeps_values=True), b"x", reason="r" * 10_000)
+    assert len(record.reason) == LONGEST_REASON
+
+
+def test_where_identities_are_pseudonyms_no_bytes_are_kept() -> None:
+    (record,) = admitted(Quarantine(keeps_values=False), b"a plain client ID")
+    assert (record.size, record.value, record.key) == (17, b"", "frames/1/7")

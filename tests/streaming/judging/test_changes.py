@@ -10,7 +10,6 @@ import pytest
 from decoders.frame.record import Closing, Direction, Record
 from decoders.schema.registry import default_schemas
 from expectations.judging.judge import Judge
-from streaming.judging.bucket_step import BucketStep
 from streaming.judging.changes import (
     LIMIT,
     Changes,
@@ -19,6 +18,7 @@ from streaming.judging.changes import (
     ranges_id,
 )
 from streaming.judging.report import Report
+from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket
 from tests.exchange import ADVERTISED, ID_A, Exchange, advertisement
 from tests.expectations.conversation.scalar_windows import in_file, windows_of

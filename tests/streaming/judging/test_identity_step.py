@@ -17,8 +17,8 @@ from expectations.identity.claim import Claim, Identity, IdentityKind, PackedCla
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
-from streaming.judging.identity_step import IdentityStep, bucket_of_identity
 from streaming.judging.report import Report, unpack_report
+from streaming.judging.step import IdentityStep, bucket_of_identity
 from streaming.query.stage_rows import (
     Stepped,
     TaskClaims,
@@ -32,7 +32,7 @@ from streaming.state.bucket import Bucket
 from streaming.state.identities import unpack_identities
 from tests.exchange import Exchange
 from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated
-from tests.streaming.judging.test_bucket_step import step, windows
+from tests.streaming.judging.test_step import step, windows
 from tests.streaming.query.stand_in import Map
 
 NAMES = default_schemas().api_names

@@ -20,8 +20,8 @@ from expectations.conversation.observation import (
 )
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_step import BucketStep
 from streaming.judging.part import MINUTE, Part
+from streaming.judging.step import BucketStep
 from streaming.judging.usage import LIMIT, Usage, UsageCount
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange

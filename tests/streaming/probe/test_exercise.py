@@ -11,9 +11,8 @@ from expectations.report.coverage import coverage_of
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES, rule_named
 from streaming.check.examination import examine
-from streaming.probe.connection import Target
+from streaming.probe.connection import OPEN, Login, Security, Target
 from streaming.probe.duties import DUTIES, exercises, unexercised
-from streaming.probe.login import OPEN, Login, Security
 from streaming.probe.probing import Probing
 from streaming.record.provocations import PROVOCATIONS
 from tests.brokers.page import ONLY_AT_FAULT

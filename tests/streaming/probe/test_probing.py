@@ -17,9 +17,8 @@ from expectations.rules.catalogue import RULES
 from streaming.broker.ports import HOST, free_ports
 from streaming.check.examination import examine
 from streaming.demo.loopback import LoopbackServer
-from streaming.probe.connection import MOST_READ, MOST_REQUESTS, Target
+from streaming.probe.connection import MOST_READ, MOST_REQUESTS, OPEN, Login, Security, Target
 from streaming.probe.duties import DUTIES, Duty
-from streaming.probe.login import OPEN, Login, Security
 from streaming.probe.probing import Probing
 from streaming.record.rewriting import Address
 from streaming.user_error import UserError

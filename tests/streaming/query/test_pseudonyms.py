@@ -9,10 +9,9 @@ import msgspec
 import pytest
 import zstandard
 
-from expectations.conversation.identifier import RESERVED, identifier_bytes, identifier_text
 from expectations.conversation.observation import Window
 from expectations.conversation.pseudonyms import IDENTITIES, SHORTEST_KEY, Pseudonyms
-from expectations.conversation.texts import is_blank
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes, identifier_text, is_blank
 from expectations.judging.terms import Terms
 from streaming.check.examination import examine
 from tests.captures import planted
@@ -42,14 +41,14 @@ def identities_of(window: Window) -> Iterator[str | bytes]:
 def forms_of(identity: str | bytes | None) -> Iterator[bytes]:
     """Yield how an identity may be written; nothing for one that identifies nobody."""
     if isinstance(identity, bytes):
-        if identity not in RESERVED:
+        if identity not in RESERVED_UUIDS:
             yield from (identity, identity.hex().encode(), identifier_text(identity).encode())
     elif identity and len(identity) >= SHORTEST_SEARCHED and not _identifies_nobody(identity):
         yield from (identity.encode(), identity.encode().hex().encode())
 
 
 def _identifies_nobody(text: str) -> bool:
-    return is_blank(text) or identifier_bytes(text) in RESERVED
+    return is_blank(text) or identifier_bytes(text) in RESERVED_UUIDS
 
 
 def left_of(windows: list[Window], query: StandIn) -> list[bytes]:

@@ -24,8 +24,7 @@ from expectations.judging.finding import Suppressed
 from expectations.judging.outcome import SUPPRESSED
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Level
-from streaming.judging.bucket_input import BucketInput, bucket_of, pack_input, unpack_input
-from streaming.judging.quarantine import MOST_RECORDS
+from streaming.judging.bucket_input import MOST_RECORDS, BucketInput, bucket_of, pack_input, unpack_input
 from streaming.judging.report import TENTH, Report, unpack_report
 from streaming.query import stages
 from streaming.query.stage_rows import Stepped, bucket_of_key, key_of_bucket, unpack_stepped
@@ -44,7 +43,7 @@ from streaming.state.bucket import unpack_bucket
 from tests.decoders.frame.columnar.batches import block
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.streaming.captures import violating
-from tests.streaming.judging.test_bucket_step import on, windows
+from tests.streaming.judging.test_step import on, windows
 from tests.streaming.judging.travelling import bucket_input
 
 BUCKETS = 8

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
-from streaming.judging.quarantine import NO_BLOCK, Quarantined
+from streaming.judging.bucket_input import NO_BLOCK, Quarantined
 from streaming.judging.report import Report
 from streaming.query import topic_sinks
 from streaming.query.topic_sinks import FindingsNotWrittenError, FindingsSink, QuarantineFate, QuarantineSink

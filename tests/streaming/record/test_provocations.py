@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from expectations.conversation.identifier import identifier_text
+from expectations.conversation.texts import identifier_text
 from expectations.report.coverage import Coverage
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES
@@ -27,7 +27,7 @@ from streaming.probe.client import (
     new_instance_id,
     send,
 )
-from streaming.probe.login import Login, authenticate
+from streaming.probe.connection import Login, authenticate
 from streaming.record import relay
 from streaming.record.provocations import ANOTHER_CLUSTER, PROVOCATIONS, Provocation
 from streaming.record.relay import Relays

@@ -15,8 +15,7 @@ import pytest
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.schema.registry import default_schemas
-from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, TcpFlag, read_segment
+from decoders.wire.segment import Packet, Segment, TcpFlag, read_segment
 from decoders.wire.stream import SEQUENCE_SPACE
 from decoders.wire.tracker import Tracker
 from streaming.broker.ports import HOST, free_ports

@@ -11,7 +11,7 @@ import pytest
 from pyspark import cloudpickle
 
 from decoders.schema.registry import default_schemas
-from decoders.schema.source import COMMITTED_TABLE
+from decoders.schema.table import COMMITTED_TABLE
 from streaming.feeder.feeder import Feeder
 from streaming.judging.bucket_input import unpack_input
 from streaming.query.stages import decode_stage

@@ -13,7 +13,7 @@ from expectations.judging.judge import ConnectionState
 from streaming.state.bucket import STATE_VERSION, Bucket
 from streaming.state.connections import NOWHERE, SEQUENCE, Connections
 from tests.exchange import ID_A, ID_B, Exchange
-from tests.streaming.judging.test_bucket_step import on, step, windows
+from tests.streaming.judging.test_step import on, step, windows
 from tests.streaming.state.bucket_store import BucketStore, held, reloaded, states_of
 
 LAYOUTS = Path(__file__).parent / "layouts"

@@ -20,7 +20,7 @@ from decoders.frame.columnar.block_writing import write_block
 from decoders.schema.registry import default_schemas
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.judging.judge import Judge
-from streaming.judging.bucket_step import BucketStep
+from streaming.judging.step import BucketStep
 from streaming.state.bucket import pack_bucket, unpack_bucket
 from tests.expectations.rules.test_packs import RULE, break_page
 from tests.rule_pack import install, searched

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from streaming.transcript.text import ByteAccount, accounts
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
 from tests.decoders.wire.conversation import CLIENT, EVENTS, SCHEMAS, feed_all, new_tracker

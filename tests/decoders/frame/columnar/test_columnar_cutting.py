@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from decoders.frame.columnar import joining
 from decoders.frame.columnar.cutting import ColumnarCutter
-from decoders.frame.columnar.joining import joined
 from decoders.frame.cutting import MAX_KEPT, cut
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Api, default_schemas
+from decoders.wire.columnar import frames
+from decoders.wire.columnar.frames import joined
 from tests.decoders.codec.test_columnar_equality import APIS
 from tests.decoders.frame.columnar.batches import batch_of, record_of, traffic
 from tests.examples import examples
@@ -64,7 +64,7 @@ def test_joined_batches_hold_the_same_records(records: list[Record], size: int, 
 
 
 def test_large_frames_are_joined_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "ENOUGH", 10)
+    monkeypatch.setattr(frames, "ENOUGH", 10)
     records = [
         record_of(Kind.REQUEST, number + 1, connection=bytes(16), frame=b"\0\3\0\14ab", true_length=6)
         for number in range(5)

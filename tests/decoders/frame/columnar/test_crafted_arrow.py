@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES, SCHEMA, BlockError
-from decoders.frame.columnar.block_columns import MOST_MEMORY
+from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES, MOST_MEMORY, SCHEMA, BlockError
 from decoders.frame.columnar.block_reading import read_block
 from decoders.frame.record import Kind, Record
 from tests.decoders.frame.columnar.batches import block, record_of

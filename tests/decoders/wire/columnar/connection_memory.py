@@ -17,8 +17,7 @@ from typing import Final
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import exchanges, new_columnar_tracker

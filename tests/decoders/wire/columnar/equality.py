@@ -10,8 +10,7 @@ from typing import Any
 from decoders.frame.record import Record
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import (
     CLIENT,

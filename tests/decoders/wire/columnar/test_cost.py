@@ -17,9 +17,8 @@ from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.connection import Connection
 from decoders.wire.eviction import IDLE_INTERVAL, closed_at_once, max_half_open
-from decoders.wire.packet import Packet
 from decoders.wire.pairing import COMPARED
-from decoders.wire.segment import LinkType, Segment, Skipped, SocketAddress, locate_segment
+from decoders.wire.segment import LinkType, Packet, Segment, Skipped, SocketAddress, locate_segment
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 from tests.decoders.tls.writer import SUITES, TlsWriter

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from decoders.codec.request import write_request
 from decoders.frame.record import Kind
 from decoders.wire.columnar import tracker as columnar_tracker
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import read_capture
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from tests.decoders.wire.columnar.equality import assert_equal, interleaved, packets_between, placed
 from tests.decoders.wire.conversation import (
     CLIENT,

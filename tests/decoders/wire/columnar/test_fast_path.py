@@ -14,8 +14,7 @@ from decoders.wire import pairing
 from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.columnar.flows import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, Segment, SocketAddress
+from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress
 from decoders.wire.tracker import Tracker
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (

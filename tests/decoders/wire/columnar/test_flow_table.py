@@ -14,8 +14,7 @@ from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.eviction import max_half_open
 from decoders.wire.ledger import Ledger
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 from tests.decoders.wire.columnar.equality import assert_equal, columnar, interleaved, packets_between, placed

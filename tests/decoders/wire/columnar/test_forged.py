@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from decoders.frame.record import Closing, Flag, Kind, Pairing, Record
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Contradiction
-from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, SocketAddress, TcpFlag, read_segment
+from decoders.wire.segment import Packet, Segment, SocketAddress, TcpFlag, read_segment
 from decoders.wire.stream import MAX_AHEAD
 from decoders.wire.synthesis import SyntheticConnection, packet_of
 from decoders.wire.tracker import Tracker

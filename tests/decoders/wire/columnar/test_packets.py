@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.wire.columnar.packets import read_batches
-from decoders.wire.packet import Packet
 from decoders.wire.pcap import LARGEST_PACKET, PcapError, read_capture
+from decoders.wire.segment import Packet
 from tests.examples import examples
 
 some = examples(50)

@@ -20,8 +20,7 @@ from decoders.wire.columnar.segments import (
     sockets_of,
     words_of,
 )
-from decoders.wire.packet import Packet
-from decoders.wire.segment import LinkType, SocketAddress, read_segment
+from decoders.wire.segment import LinkType, Packet, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import TO_BROKER, TO_CLIENT
 from tests.examples import examples

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from decoders.frame.record import Closing, Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
-from decoders.wire.packet import Packet
-from decoders.wire.segment import SocketAddress, TcpFlag
+from decoders.wire.segment import Packet, SocketAddress, TcpFlag
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.columnar.equality import assert_equal, interleaved, packets_between, placed
 from tests.decoders.wire.conversation import (

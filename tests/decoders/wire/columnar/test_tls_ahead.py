@@ -16,8 +16,7 @@ from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import SkipReason
-from decoders.wire.packet import Packet
-from decoders.wire.segment import Segment, SocketAddress, TcpFlag, read_segment
+from decoders.wire.segment import Packet, Segment, SocketAddress, TcpFlag, read_segment
 from decoders.wire.synthesis import packet_of
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import interleaved, packets_between, placed

@@ -17,8 +17,8 @@ from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 from expectations.conversation.columnar import statement_cache
 from expectations.conversation.columnar.statement_cache import StatementCache
 from expectations.conversation.columnar.statement_columns import AT, NO_TEXT, StatementColumns
-from expectations.conversation.identifier import RESERVED, UuidForm, own_uuid, written
 from expectations.conversation.statement_template import OwnValues
+from expectations.conversation.texts import RESERVED_UUIDS, UuidForm, own_uuid, written
 from tests.examples import examples
 from tests.expectations.conversation.columnar.scalar_reads import (
     HASH_KEYS,
@@ -33,7 +33,9 @@ from tests.expectations.conversation.columnar.scalar_reads import (
 OWN = uuid.UUID("12345678-9abc-def0-fedc-ba9876543210").bytes
 UNLIKE = b"\xfb\xef\xff" * 5 + b"\xff"
 """A UUID whose base64 has characters in which the two alphabets differ."""
-UUIDS = st.sampled_from([*RESERVED, OWN, UNLIKE, bytes(15) + b"\x02"]) | st.binary(min_size=16, max_size=16)
+UUIDS = st.sampled_from([*RESERVED_UUIDS, OWN, UNLIKE, bytes(15) + b"\x02"]) | st.binary(
+    min_size=16, max_size=16
+)
 MEMBERS = st.one_of(
     st.builds(written, UUIDS, st.sampled_from(UuidForm)),
     st.sampled_from(

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from decoders.codec.request import write_request
 from decoders.frame.columnar.cutting import ColumnarCutter
-from decoders.frame.columnar.joining import joined
 from decoders.frame.cutting import cut
 from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import Api, default_schemas
+from decoders.wire.columnar.frames import joined
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar import statement_cache

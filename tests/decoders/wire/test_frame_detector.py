@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Record
-from decoders.wire.other_protocol import OtherProtocol, is_broken_length, is_gssapi_token, protocol_of
-from decoders.wire.packet import Packet
+from decoders.wire.frame_detector import OtherProtocol, is_broken_length, is_gssapi_token, protocol_of
+from decoders.wire.segment import Packet
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.columnar.equality import assert_equal, placed
 from tests.decoders.wire.conversation import (

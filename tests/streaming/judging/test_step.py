@@ -19,8 +19,8 @@ from expectations.judging.automaton import Automaton
 from expectations.judging.finding import Finding
 from expectations.judging.judge import Judge
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_step import BucketStep
 from streaming.judging.report import OpenConnections, Report
+from streaming.judging.step import BucketStep
 from streaming.state import StateError
 from streaming.state.bucket import STATE_VERSION, Bucket, pack_bucket
 from tests.examples import examples

@@ -1,24 +1,33 @@
-"""One step of a bucket: takes its windows through the automaton, and the rest to the judge.
+"""One step of a bucket: judges the windows of its connections, or the claims on its identities.
+
+A bucket of connections takes its windows through the automaton, and the rest to the judge:
 
 for each part of the step:
 walk             the windows with known transitions move their connections
 learn, and walk  again those that lacked one, as far as the budget goes
 judge            the windows that are left
 count            the frames of all windows
+
+A bucket of identities takes the claims of connections that share an identity to the judge of identities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from decoders.schema.registry import Api
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.observation import Window
+from expectations.identity.claim import Claim, PackedClaim
 from expectations.judging.automaton import Automaton
+from expectations.judging.identity_judge import IdentityJudge
+from expectations.judging.identity_state import Identities, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
+from expectations.judging.outcome import Outcome
 from streaming.judging.changes import Before
 from streaming.judging.part import Part, in_order
 from streaming.judging.report import OpenConnections, Report
@@ -155,3 +164,40 @@ def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
     if tally.changes is not None:
         tally.changes.add(window, before, state, latest)
     part.software[number], part.clients[number] = conversation.software, conversation.client_id
+
+
+def bucket_of_identity(digest: bytes, buckets: int) -> int:
+    """Return the bucket of an identity, given its digest."""
+    return int.from_bytes(digest[:4]) % buckets
+
+
+class IdentityStep:
+    """Steps buckets of identities. Their reports have negative numbers, unlike those of connections."""
+
+    def __init__(self, judge: IdentityJudge) -> None:
+        self._judge = judge
+
+    def process(self, number: int, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Report:
+        """Process claims."""
+        return _report(number, self._judge.process(state, claims))
+
+    def tick(self, number: int, state: Identities, now: int) -> Report:
+        """Judge what has settled. Must be called at regular intervals.
+
+        `now` is the processing time in milliseconds. A claim of a later time, from a host whose clock is
+        wrong, makes no other look silent.
+        """
+        state.clock = min(state.clock, now * MILLISECOND)
+        return _report(number, self._judge.tick(state))
+
+    def finish(self, number: int, state: IdentityState) -> Report:
+        """Judge all that is known."""
+        return _report(number, self._judge.finish(state))
+
+
+def _report(number: int, outcome: Outcome) -> Report:
+    tally = Tally({})
+    for listener, checks in outcome.identity_checks.items():
+        tally.add(Outcome(checks=checks), listener)
+    tally.add(msgspec.structs.replace(outcome, checks={}), "")
+    return tally.report(-1 - number)

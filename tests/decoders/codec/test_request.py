@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 from decoders.codec.failure import EncodeError
 from decoders.codec.program import compile_message
-from decoders.codec.request import ZERO_INSTANCE_ID, Request, read_request, write_request
-from decoders.codec.request_header import other_header
+from decoders.codec.request import ZERO_INSTANCE_ID, Request, other_header, read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.codec.writer import write
 from decoders.schema.header_versions import Layout
 from decoders.schema.overlay import KIP_1313
 from decoders.schema.registry import Api, Schemas, default_schemas
-from decoders.schema.source import COMMITTED_TABLE, read_table
-from expectations.conversation.identifier import identifier_text
+from decoders.schema.table import COMMITTED_TABLE, read_table
+from expectations.conversation.texts import identifier_text
 
 SCHEMAS = default_schemas()
 INSTANCE_ID = bytes.fromhex("8f3d2c1b0a99887766554433221100ee")
