@@ -26,6 +26,8 @@ from typing import IO, Self
 PATIENCE = 10.0
 
 _STANDARD_INPUT = 0
+_IN_A_TRACE = ("\tat ", "\t... ")
+"""How the lines of a stack trace of Java begin, after those that name an error."""
 
 
 def start(
@@ -113,8 +115,12 @@ class GuardedProcess:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a text that is not blank, for an error message."""
-    return next((line for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
+    """Return the last line that a program has printed, for an error message.
+
+    Of a stack trace of Java that is the innermost cause.
+    """
+    told = [line for line in text.splitlines() if line.strip() and not line.startswith(_IN_A_TRACE)]
+    return told[-1] if told else "it printed nothing"
 
 
 if __name__ == "__main__":

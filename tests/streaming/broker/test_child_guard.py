@@ -63,6 +63,18 @@ def test_the_terminals_interrupt_does_not_reach_the_child() -> None:
         child_guard.stop(process)
 
 
+def test_of_a_stack_trace_the_innermost_cause_is_told() -> None:
+    trace = """Exception in thread "main" java.io.UncheckedIOException: cannot write
+\tat kafka.tools.StorageTool.main(StorageTool.scala:30)
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 8 more
+
+"""
+    assert child_guard.last_line(trace) == "Caused by: java.io.IOException: No space left on device"
+    assert child_guard.last_line("\n") == "it printed nothing"
+
+
 def _announced(process: "subprocess.Popen[bytes]") -> int:
     assert process.stdout is not None
     return int(process.stdout.readline())
