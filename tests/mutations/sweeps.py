@@ -54,11 +54,12 @@ def every_negotiation() -> Iterator[Script]:
         yield script(f"ApiVersions v{version}", negotiate(version), again)
 
 
-CLEAN = (
-    *KINDS,
+SWEEPS = (
     *every_negotiation(),
     *every_api_version(),
     *every_first_request(),
     *every_older_version(),
 )
+"""Clean conversations that differ in the version of one request."""
+CLEAN = (*KINDS, *SWEEPS)
 """Every clean conversation."""

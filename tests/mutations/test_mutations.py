@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from expectations.rules.catalogue import RULES, rule_named
+from tests.examples import spread
+from tests.mutations.clean import KINDS
 from tests.mutations.mutator import MUTATORS
 from tests.mutations.script import SCHEMAS, Script
-from tests.mutations.sweeps import CLEAN
+from tests.mutations.sweeps import CLEAN, SWEEPS
 
 FILES = (
     "kip_35",
@@ -22,13 +24,14 @@ FILES = (
     "kip_1313_alignment",
     "wire",
 )
+RULE_IDS = [rule.id for rule in RULES]
 for file in FILES:
     importlib.import_module(f"tests.mutations.{file}")
 
 
-def mutants_of(rule: str) -> Iterator[Script]:
-    """All mutants that break a rule."""
-    return (mutant for mutator in MUTATORS.get(rule, []) for script in CLEAN for mutant in mutator(script))
+def mutants_of(rule: str, scripts: Sequence[Script] = CLEAN) -> Iterator[Script]:
+    """The mutants of some scripts that break a rule."""
+    return (m for mutator in MUTATORS.get(rule, []) for script in scripts for m in mutator(script))
 
 
 def mutators_of(rule: str) -> str:
@@ -58,10 +61,12 @@ def test_a_clean_conversation_breaks_no_rule(script: Script) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+@pytest.mark.parametrize("rule", RULE_IDS)
 def test_every_mutant_is_found_and_nothing_else(rule: str) -> None:
+    """Of the conversations that differ in one version, `make test` breaks a share, each rule another."""
     allowed = implied_by(rule)
-    judged = [(mutant.name, found_in(mutant)) for mutant in mutants_of(rule)]
+    mutants = mutants_of(rule, [*KINDS, *spread(SWEEPS, RULE_IDS.index(rule))])
+    judged = [(mutant.name, found_in(mutant)) for mutant in mutants]
     assert judged, f"add a mutator to {mutators_of(rule)}; then run `make rule RULE={rule}`"
     missed = [name for name, found in judged if rule not in found]
     assert missed == [], "the rule, or its mutator, is wrong"
