@@ -1,7 +1,8 @@
 """Differences between two releases: in APIs, their versions, their headers and their fields.
 
 A version that both releases have should be encoded alike in both, so a field that changed there is reported.
-A version that only the newer release has is compared with the version before it, to show what is new.
+A version that only the newer release has is compared with the version before it, to show what is new. The
+lowest version of a new message has none before it: all its fields are new.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class FieldChange:
     """A field that was added, removed or changed at a version; `before` or `after` is None if it is absent.
 
     `path` is the field's path as Kafka's JSON names it. `compared_with` is the version of the older release,
-    or, for a new version, the one before it in the newer release.
+    or, for a new version, the one before it in the newer release; `version` itself if there is none.
     """
 
     version: int
@@ -41,7 +42,10 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class PropertyChange:
-    """A changed property: `versions`, `flexible`, `unstable`, `listeners`, or a header as `header of v3`."""
+    """A changed property.
+
+    `what` is `versions`, `flexible`, `deprecated`, `unstable`, `listeners`, or a header as `header of v3`.
+    """
 
     what: str
     before: str
@@ -50,7 +54,7 @@ class PropertyChange:
 
 @dataclass(frozen=True, slots=True)
 class MessageChange:
-    """How a message changed."""
+    """How a message changed. One that the older release lacks has fields alone."""
 
     name: str
     changes: tuple[PropertyChange, ...]
@@ -103,11 +107,8 @@ def _message_changes(before: Mapping[str, Message], after: Mapping[str, Message]
     known = {_identity(message): message for message in before.values()}
     for message in after.values():
         old = known.get(_identity(message))
-        if old is None:
-            continue
-        change = MessageChange(
-            message.name, tuple(_changes(old, message)), tuple(_field_changes(old, message))
-        )
+        changes = tuple(_changes(old, message)) if old else ()
+        change = MessageChange(message.name, changes, tuple(_field_changes(old, message)))
         if change.changes or change.fields:
             yield change
 
@@ -121,6 +122,7 @@ def _changes(old: Message, new: Message) -> Iterator[PropertyChange]:
     aspects = {
         "versions": (str(old.versions), str(new.versions)),
         "flexible": (str(old.flexible_versions), str(new.flexible_versions)),
+        "deprecated": (str(old.deprecated_versions), str(new.deprecated_versions)),
         "unstable": (_unstable(old), _unstable(new)),
         "listeners": (", ".join(old.listeners), ", ".join(new.listeners)),
     }
@@ -142,16 +144,21 @@ def _header(message: Message, version: int) -> str:
     return str(response_header_version(message, version)) if message.kind == "response" else ""
 
 
-def _field_changes(old: Message, new: Message) -> Iterator[FieldChange]:
+def _field_changes(old: Message | None, new: Message) -> Iterator[FieldChange]:
     for version in _versions(new.versions):
-        if version in old.versions:
+        if old and version in old.versions:
             yield from _fields_between(old, version, new, version)
         elif version - 1 in new.versions:
             yield from _fields_between(new, version - 1, new, version)
+        elif old is None:
+            yield from _fields_between(None, version, new, version)
 
 
-def _fields_between(old: Message, compared_with: int, new: Message, version: int) -> Iterator[FieldChange]:
-    before, after = dict(_fields(old.struct, compared_with)), dict(_fields(new.struct, version))
+def _fields_between(
+    old: Message | None, compared_with: int, new: Message, version: int
+) -> Iterator[FieldChange]:
+    before = dict(_fields(old.struct, compared_with)) if old else {}
+    after = dict(_fields(new.struct, version))
     for path in dict.fromkeys([*before, *after]):
         if before.get(path) != after.get(path):
             yield FieldChange(version, compared_with, path, before.get(path), after.get(path))

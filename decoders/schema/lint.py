@@ -73,7 +73,8 @@ def _unfit(files: Mapping[str, bytes], table: Table, base: Table | None) -> Iter
         yield Fault(f"{remark.message}.json", 0, remark.reason)
     if base:
         released = messages_of(base)
-        for change in difference(base, table).messages:
+        changed = (change for change in difference(base, table).messages if change.name in released)
+        for change in changed:
             file = f"{change.name}.json"
             for path, reason in _broken(change, released[change.name]):
                 yield _fault(file, files.get(file, b""), path, reason)

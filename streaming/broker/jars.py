@@ -245,7 +245,7 @@ def _recording(pins: Path) -> Path:
 
 
 def _remedy(pins: Path) -> str:
-    return f"record it: python -m streaming.broker.jars {pins}"
+    return f"record it: .venv/bin/python -m streaming.broker.jars {pins}"
 
 
 def _recorded(pins: Path) -> dict[str, str]:

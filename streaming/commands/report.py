@@ -173,11 +173,20 @@ def _warn_of_missing(folder: Path) -> None:
 
 
 def _release(name: str | None) -> Schemas | None:
-    """Load the schemas of a release: a jar, a table, or the committed one by its name or number."""
+    """Load the schemas of a release: a jar, a table, or the committed one by its name or number.
+
+    Raises UserError.
+    """
     if name is None:
         return None
     committed = default_schemas()
-    return committed if name in (COMMITTED, committed.release) else load_schemas(name)
+    if name in (COMMITTED, committed.release):
+        return committed
+    if not Path(name).exists():
+        raise UserError(
+            f"{name} is neither a file nor the committed release ({committed.release}): name a jar"
+        )
+    return load_schemas(name)
 
 
 def _print(

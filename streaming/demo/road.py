@@ -163,7 +163,8 @@ class Road:
     def _build(self) -> None:
         jars("broker", self._say)  # fetches all jars, and reports progress
         watched, internal, relayed = free_ports(3)
-        self._say("starting the broker: Kafka 4.4.0, KRaft, listeners WATCHED and INTERNAL")
+        kafka = self.schemas.release
+        self._say(f"starting the broker: Kafka {kafka}, KRaft, listeners WATCHED and INTERNAL")
         advertised = watched if self._capture and self.tls is None else relayed
         self.broker = self._stack.enter_context(
             EmbeddedBroker(

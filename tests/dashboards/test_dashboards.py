@@ -126,7 +126,7 @@ def test_no_two_panels_overlap_and_none_leaves_the_grid(dashboard: dict[str, Any
         place = panel["gridPos"]
         columns = range(place["x"], place["x"] + place["w"])
         cells = set(itertools.product(columns, range(place["y"], place["y"] + place["h"])))
-        assert max(columns) < 24, panel["title"]
+        assert max(columns) < 24, f"{panel['title']}: columns beyond 24: add up the spans of its line"
         assert not cells & taken, panel["title"]
         taken |= cells
 
@@ -332,7 +332,8 @@ def test_every_query_is_promql_and_names_only_series_that_exist(tmp_path: Path) 
     promtool("check", "rules", file)
     known = {metric.name for metric in METRICS} | {recording["record"] for recording in RECORDINGS}
     for name in re.findall(r"[\w:]*kipwatch_[\w:]+", " ".join(asked)):
-        assert re.sub(r"_(bucket|count|sum)$", "", name.replace("_created", "_total")) in known
+        series = re.sub(r"_(bucket|count|sum)$", "", name.replace("_created", "_total"))
+        assert series in known, f"a panel asks for {name}, which is neither in METRICS nor recorded"
 
 
 def test_every_metric_is_on_a_panel_or_marks_all_of_them() -> None:
@@ -341,4 +342,6 @@ def test_every_metric_is_on_a_panel_or_marks_all_of_them() -> None:
     shown += " ".join(each.build().expr or "" for each in annotation_queries())
     shown += " ".join(made["expr"] for made in RECORDINGS if made["record"] in shown)
     for metric in METRICS:
-        assert re.search(rf"(?<![\w:]){metric.name}(_bucket|_count)?\b", shown), metric.name
+        assert re.search(rf"(?<![\w:]){metric.name}(_bucket|_count)?\b", shown), (
+            f'{metric.name} is on no panel: step 3 of "Add a metric or a panel" in docs/contributing.md'
+        )

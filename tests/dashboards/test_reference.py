@@ -56,7 +56,11 @@ def names(registry: CollectorRegistry) -> set[str]:
     ids=["query", "feeder"],
 )
 def test_each_metric_is_listed_with_what_serves_it(part: str, registry: CollectorRegistry) -> None:
-    assert set(ENTRIES[part]) == names(registry)
+    listed, served = set(ENTRIES[part]), names(registry)
+    assert listed == served, (
+        f"{part}: {sorted(listed - served)} are listed and not served, {sorted(served - listed)} the other "
+        "way round; a metric's name says what serves it: _OF_FEEDER in dashboards/reference.py"
+    )
 
 
 def test_an_entry_names_labels_and_alerts_also_those_that_read_a_recorded_series() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from decoders.schema.registry import default_schemas
+from decoders.schema.table import read_jar
 from streaming.broker import jars
 from tests.oracle.judge import Oracle
 from tests.pins import pinned_by
@@ -21,8 +23,10 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
+def oracle(kafka_clients_jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Oracle:
     """Kafka's own classes, of the release whose schemas are committed."""
+    pinned, committed = read_jar(kafka_clients_jar)["release"], default_schemas().release
+    assert pinned == committed, f"the pinned jars are of {pinned}, the table of {committed}"
     return Oracle(jars.jars("broker"), tmp_path_factory.mktemp("oracle"))
 
 

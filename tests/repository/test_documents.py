@@ -6,7 +6,9 @@ import fnmatch
 import functools
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
+from streaming.broker.jars import PINS
 from streaming.commands.main import COMMANDS
 from tests.repository.file_map import (
     MAP,
@@ -21,6 +23,14 @@ from tests.repository.tree import ROOMS, ROOT, files, modules
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md" and path.parts[0] != "tests"]
 LONGEST_FIRST_LINE = 107
+NAMES_KAFKA = (
+    "README.md",
+    "deploy/README.md",
+    "deploy/compose.yaml",
+    "deploy/ci/github-workflow.yml",
+    "deploy/ci/gitlab-ci.yml",
+)
+"""Files that name the version of Kafka which the demo, an image or a test of the stack runs."""
 
 
 def test_the_file_map_has_not_drifted() -> None:
@@ -141,6 +151,15 @@ def test_targets_that_are_shown_exist() -> None:
 def test_every_command_is_a_file_and_every_file_a_command() -> None:
     found = {path.stem for path in modules("streaming") if path.parent == Path("streaming/commands")}
     assert found - {"main"} == COMMANDS.keys()
+
+
+def test_the_kafka_of_pages_and_images_is_the_pinned_one() -> None:
+    dependencies = ElementTree.parse(PINS).getroot().findall("dependencies/dependency")
+    (pinned,) = (each.get("rev") for each in dependencies if each.get("name") == "kafka_2.13")
+    for name in NAMES_KAFKA:
+        text = (ROOT / name).read_text()
+        named = set(re.findall(r"(?:apache/kafka:|Kafka |pinned jars of )(\d+\.\d+\.\d+)", text))
+        assert named == {pinned}, f"{name} names Kafka {sorted(named)}, {PINS.name} pins {pinned}"
 
 
 def text_of(document: Path) -> str:

@@ -17,7 +17,7 @@ def api(key: int = 3, name: str = "Metadata", **changes: Any) -> list[dict[str, 
     """A request with the given changes, and its plain response."""
     request = {"apiKey": key, "validVersions": "0-1", "flexibleVersions": "1+", "fields": [NAME], **changes}
     response = {**request, "type": "response", "name": f"{name}Response", "fields": []}
-    for only in ("latestVersionUnstable", "listeners", "headerVersions"):
+    for only in ("latestVersionUnstable", "listeners", "headerVersions", "deprecatedVersions"):
         response.pop(only, None)
     return [{**request, "type": "request", "name": f"{name}Request"}, response]
 
@@ -45,7 +45,16 @@ def test_apis_come_go_and_change_their_names() -> None:
     assert (found.older, found.newer) == ("1", "2")
     assert (found.added, found.removed) == ({"Come": "0"}, {"Gone": "0-1"})
     assert found.renamed == (Renaming(9, "Former", "Latter"),)
-    assert found.messages == ()
+
+
+def test_all_fields_of_a_new_api_are_new() -> None:
+    come = api(7, "Come", validVersions="1-2", fields=[NAME, RACK])
+    (request,) = difference(release(api()), release(api(), come)).messages
+    assert (request.name, request.changes) == ("ComeRequest", ())
+    assert request.fields == (
+        FieldChange(1, 1, "name", None, "string"),
+        FieldChange(2, 1, "rack", None, "string nullable default null"),
+    )
 
 
 def test_a_new_version_is_compared_with_the_one_before() -> None:
@@ -78,9 +87,10 @@ def test_fields_of_structs_are_named_by_their_path() -> None:
     assert fields == (FieldChange(1, 1, "outer.inner", "int8 default 7", "int16 default 7"),)
 
 
-def test_flexibility_headers_stability_and_listeners_are_compared() -> None:
+def test_flexibility_headers_deprecation_stability_and_listeners_are_compared() -> None:
     newer = api(
         flexibleVersions="0+",
+        deprecatedVersions="0",
         latestVersionUnstable=True,
         listeners=["broker"],
         headerVersions={"0": "2", "1+": "3"},
@@ -88,6 +98,7 @@ def test_flexibility_headers_stability_and_listeners_are_compared() -> None:
     changes, _ = of_request(difference(release(api()), release(newer)))
     assert changes == (
         PropertyChange("flexible", "1+", "0+"),
+        PropertyChange("deprecated", "none", "0"),
         PropertyChange("unstable", "none", "v1"),
         PropertyChange("listeners", "", "broker"),
         PropertyChange("header of v0", "1", "2"),

@@ -167,6 +167,16 @@ def test_a_tagged_field_or_a_new_version_breaks_nothing(tmp_path: Path) -> None:
     assert lint(drafted(tmp_path, ListGroupsRequest=added, ConsumerGroupHeartbeatRequest=tagged)) == []
 
 
+def test_a_new_api_breaks_nothing(tmp_path: Path) -> None:
+    draft = drafted(tmp_path)
+    field = {"name": "Rack", "type": "string", "versions": "0+"}
+    new = {"apiKey": 999, "validVersions": "0", "flexibleVersions": "0+", "fields": [field]}
+    for kind in ("request", "response"):
+        name = f"Fresh{kind.capitalize()}"
+        (draft / f"{name}.json").write_text(json.dumps({**new, "type": kind, "name": name}))
+    assert lint(draft) == []
+
+
 def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     draft = drafted(tmp_path)
     (draft / "One.json").write_text("{\n")

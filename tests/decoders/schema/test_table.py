@@ -11,7 +11,7 @@ import pytest
 
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Schemas
-from decoders.schema.table import COMMITTED_TABLE, dump_table, read_jar
+from decoders.schema.table import COMMITTED_TABLE, dump_table, read_jar, read_table
 
 HEADERS: list[dict[str, Any]] = [
     {
@@ -49,7 +49,12 @@ def jar_of(folder: Path, messages: list[dict[str, Any]], release: str = "version
 
 
 def test_the_committed_table_has_not_drifted_from_its_jar(kafka_clients_jar: Path) -> None:
-    assert dump_table(read_jar(kafka_clients_jar)) == COMMITTED_TABLE.read_text()
+    pinned, committed = read_jar(kafka_clients_jar), read_table(COMMITTED_TABLE)
+    assert committed["release"] == pinned["release"], (
+        f"the table is of {committed['release']}, the pinned jar of {pinned['release']}: "
+        'step 3 of "Add a Kafka release" in docs/contributing.md'
+    )
+    assert dump_table(pinned) == COMMITTED_TABLE.read_text()
 
 
 def test_a_table_keeps_facts_and_no_prose(tmp_path: Path) -> None:

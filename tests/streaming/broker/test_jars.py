@@ -216,7 +216,7 @@ def test_every_pinned_jar_is_recorded(pins: Path) -> None:
     for dependency in ElementTree.parse(pins).getroot().findall("dependencies/dependency"):
         configuration = dependency.get("conf", "").partition("->")[0]
         assert f"  {configuration}/{dependency.get('name')}-{dependency.get('rev')}" in recorded, (
-            f"run `python -m streaming.broker.jars {pins}`"
+            f"run `.venv/bin/python -m streaming.broker.jars {pins}`"
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from decoders.schema.registry import default_schemas
 from decoders.schema.table import COMMITTED_TABLE
 from streaming.commands.main import main
 from tests.captures import planted, real_clients
@@ -88,6 +89,12 @@ def test_an_upgrade_to_the_release_in_use_breaks_nobody(kipwatch: Kipwatch) -> N
     ran = kipwatch("report", "--upgrade-to", "4.4.0", real_clients.CAPTURE)
     assert ran.status == 0
     assert ran.output.splitlines()[-1] == "an upgrade to Kafka 4.4.0: 0 of 7 clients break"
+
+
+def test_a_release_that_is_not_committed_is_named_by_a_jar(kipwatch: Kipwatch) -> None:
+    ran = kipwatch("report", "--upgrade-to", "3.2.1", real_clients.CAPTURE)
+    committed = default_schemas().release
+    assert ran.error_line == f"3.2.1 is neither a file nor the committed release ({committed}): name a jar"
 
 
 @pytest.mark.parametrize("flags", [("--from", "4.4.0"), ("--junit", "upgrade.xml")])

@@ -84,6 +84,8 @@ def test_two_releases_are_compared(kipwatch: Kipwatch, older: Path) -> None:
         "    + clusterId: string nullable default null (v5 against v4)",
         "    + nodeId: int32 default -1 (v5 against v4)",
     ]
+    place = lines.index("StreamsGroupTopologyDescriptionUpdateRequest")
+    assert lines[place + 1] == "    + groupId: string (v0)"
     place = lines.index("FetchRequest")
     versions = ", ".join(f"v{version}" for version in range(4, 19))
     assert lines[place + 1] == f"    + minBytes: int32 ({versions})"

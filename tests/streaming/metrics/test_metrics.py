@@ -74,8 +74,12 @@ def test_the_definitions_and_the_two_pages_name_the_same_metrics() -> None:
                 _, _, name, kind = line.split()
                 exposed[name] = kind
     births = {name for name in exposed if name.endswith("_created")}
-    assert exposed.keys() - births == {metric.name for metric in METRICS}
-    assert all(exposed[metric.name] == metric.kind for metric in METRICS)
+    served, defined = exposed.keys() - births, {metric.name for metric in METRICS}
+    unserved, undefined = sorted(defined - served), sorted(served - defined)
+    assert not unserved, f"create it in ApplicationMetrics or FeederMetrics: {', '.join(unserved)}"
+    assert not undefined, f"served, but not in METRICS: {', '.join(undefined)}"
+    for metric in METRICS:
+        assert exposed[metric.name] == metric.kind, metric.name
     assert births <= {f"{metric.name.removesuffix('_total')}_created" for metric in METRICS}
     assert len(births) > 1
 
@@ -83,8 +87,10 @@ def test_the_definitions_and_the_two_pages_name_the_same_metrics() -> None:
 def test_every_definition_says_what_it_counts_in_base_units() -> None:
     """Counters end in _total, a unit is part of the name, and every metric has a sentence of help."""
     for metric in METRICS:
-        assert metric.help.endswith("."), metric.name
-        assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
+        assert metric.help.endswith("."), f"{metric.name}: its help ends with a full stop"
+        assert (metric.kind == "counter") == metric.name.endswith("_total"), (
+            f"{metric.name}: a counter, and only a counter, ends in _total"
+        )
         assert metric.unit in metric.name.removesuffix("_total").split("_") or not metric.unit, metric.name
         assert bool(metric.buckets) == (metric.kind == "histogram"), metric.name
 
