@@ -19,7 +19,7 @@ from expectations.identity.claim import Claim, Identity, IdentityKind, PackedCla
 from expectations.identity.server_claim import is_made_once
 from expectations.rules.base.rule import Level
 
-GROUP_LIMIT: Final = 8_000
+GROUP_LIMIT: Final = 32_000
 """Identities that one bucket keeps; the one that was silent for longest makes room."""
 CLAIM_LIMITS: Final[Mapping[IdentityKind, int]] = {
     IdentityKind.INSTANCE: 64,

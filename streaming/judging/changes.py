@@ -33,7 +33,7 @@ from expectations.identity.server_claim import LONGEST_ADVERTISEMENT
 from expectations.judging.judge import ConnectionState
 from streaming.judging.part import Part
 
-LIMIT: Final = 1000
+LIMIT: Final = 4_000
 """Changes of one kind that one step of a bucket describes; further ones are counted."""
 CLASSIC: Final = "classic"
 PROTOCOLS: Final[Mapping[int, str]] = {

@@ -14,7 +14,7 @@ from streaming.judging.part import Said
 
 PREFIX: Final = 4
 """The bytes of a frame's length, which its size leaves out."""
-LIMIT: Final = 1000
+LIMIT: Final = 4_000
 """Uses that one step of a bucket tells apart; the clients of further ones fold into one."""
 UNCERTAIN: Final = -1
 """The header version of requests whose header is uncertain; API and version of folded unknown APIs."""

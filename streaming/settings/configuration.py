@@ -207,7 +207,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     ] = ""
     buckets: Annotated[
         int, Described(description="buckets of connections; fixed by the checkpoint", ge=1)
-    ] = 64
+    ] = 16
     shuffle_partitions: Annotated[
         int, Described(description="Spark's shuffle partitions; fixed by the checkpoint", ge=1)
     ] = 2
