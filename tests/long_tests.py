@@ -32,6 +32,7 @@ class Part(NamedTuple):
 
 
 PROPERTIES = Part("tests", "not (jvm or e2e or long)")
+ORACLE = Part("tests/oracle", "jvm and not long")
 """Property tests with all their examples, of which `make test` runs a quarter."""
 
 
@@ -46,7 +47,7 @@ def parts() -> Iterator[Part]:
     ).stdout
     files = [line.partition("::")[0] for line in collected.splitlines() if "::" in line]
     yield from map(Part, dict.fromkeys(files))
-    yield PROPERTIES
+    yield from (PROPERTIES, ORACLE)
 
 
 def commit() -> str | None:

@@ -19,6 +19,7 @@ from decoders.codec.program import Program, compile_message
 from decoders.codec.writer import write
 from decoders.schema.grammar import parse_message
 from decoders.schema.model import Message
+from tests.examples import share_of
 from tests.oracle import chance
 from tests.oracle.comparison import difference
 from tests.oracle.judge import JudgedMessage, Oracle, Pair
@@ -30,7 +31,7 @@ NAMES = (
     "SimpleExampleMessage",
     "SimpleRecordsMessage",
 )
-OF_EACH = 300
+OF_EACH = round(share_of(300))
 OF_ANOTHER_MIND = re.compile(
     # Of a null in a tagged field Kafka's two decoders expect another mark.
     r"^NullableStructMessage .*: Kafka's second decoder"

@@ -15,13 +15,14 @@ from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, default_schemas
+from tests.examples import share_of
 from tests.oracle import splicing
 from tests.oracle.comparison import printed
 from tests.oracle.judge import JudgedMessage, Oracle, Pair
 
 SCHEMAS = default_schemas()
 SASL_HANDSHAKE, API_VERSIONS, OFFSET_DELETE, GET_TELEMETRY, PUSH_TELEMETRY = 17, 18, 47, 71, 72
-OF_EACH = 10
+OF_EACH = round(share_of(10))
 SEED = 1313
 Splice = Callable[[bytes, int, int, bytes], bytes]
 
