@@ -1,7 +1,8 @@
 """No package of the locks has a known vulnerability, where an index with advisories can be asked.
 
 A mirror of the index may serve packages without advisories. Then pip-audit knows nothing of a release that
-has some, and these tests are skipped: silence would be no result.
+has some, and these tests are skipped: silence would be no result. What an index knows changes without a
+commit, so `make long` asks it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ EXPLAINED: Final[dict[str, str]] = {}
 """IDs of advisories that do not concern kipwatch, and why."""
 SECONDS: Final = 300.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Audit = Callable[..., dict[str, list[str]]]
 """Returns the IDs of the advisories about each package of a file; the rest of the arguments are flags."""

@@ -15,7 +15,13 @@ from streaming.broker.ports import free_ports
 from streaming.demo.road import Child
 from tests.captures import real_clients
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.capture, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.e2e,
+    pytest.mark.capture,
+    pytest.mark.long,
+    pytest.mark.timeout(400),
+]
 
 PAGE = Path(__file__).parents[2] / "docs/own-kafka.md"
 BOOTSTRAP = "kafka-1:9093"

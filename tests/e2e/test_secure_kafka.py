@@ -29,7 +29,7 @@ from tests.streaming.captures import write_capture
 from tests.streaming.commands.test_principals import NAME, SECRET, offending
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
 FRAMES, FINDINGS, OTHER = "kipwatch.frames", "kipwatch.findings", "other"
 PATIENCE = 200.0
@@ -64,7 +64,6 @@ def password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PASSWORD_VARIABLE, PASSWORD)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", LOGINS)
 def test_both_clients_log_in(broker: SecureBroker, session: SparkSession, name: str) -> None:
     """What one client wrote the other reads, by one table [kafka]."""

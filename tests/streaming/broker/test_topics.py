@@ -138,6 +138,7 @@ def test_a_wrong_password_is_named_and_not_taken_for_a_broker_that_is_away(
 ) -> None:
     settings = secure.login(USER)
     monkeypatch.setenv(PASSWORD_VARIABLE, "another")
+    monkeypatch.setattr("streaming.broker.topics.RESPONSE_SECONDS", 5.0)
     with pytest.raises(UserError, match=r"Authentication failed.*or the login and TLS in the table"):
         create_topics(secure.sasl, "frames", "findings", settings=settings)
 
