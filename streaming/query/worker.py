@@ -8,7 +8,7 @@ not tracked.
 
 Stored bytes are values in Spark's state store under the current key. Each access is a round trip to the JVM.
 
-Each bucket has a timer that ticks at its own second of the minute, so that no batch has the ticks of all. A
+Each bucket has a timer that ticks at its own moment of the minute, so that no batch has the ticks of all. A
 timer runs in the first batch after it is due. If the next one were due an interval after that batch, buckets
 that once ticked in one batch would tick together for ever, and one long batch would gather them all.
 """
@@ -26,8 +26,11 @@ TICK_INTERVAL: Final = 60_000
 """Milliseconds between two ticks of a bucket that come on time."""
 LONGEST_INTERVAL: Final = TICK_INTERVAL * 11 // 6
 """The longest time, in milliseconds, from a tick until the next one is due: after a tick that came late."""
-_APART: Final = 997
-"""Milliseconds between the own moments of two buckets with consecutive numbers."""
+_APART: Final = 37_082
+"""Milliseconds between the own moments of two buckets with consecutive numbers.
+
+The golden section of the interval: it spreads any number of buckets over all of it.
+"""
 
 Cached = TypeVar("Cached")
 
