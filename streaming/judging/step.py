@@ -2,11 +2,11 @@
 
 A bucket of connections takes its windows through the automaton, and the rest to the judge:
 
-for each part of the step:
-walk             the windows with known transitions move their connections
-learn, and walk  again those that lacked one, as far as the budget goes
-judge            the windows that are left
-count            the frames of all windows
+    for each part of the step:
+    walk             the windows with known transitions move their connections
+    learn, and walk  again those that lacked one, as far as the budget goes
+    judge            the windows that are left
+    count            the frames of all windows
 
 A bucket of identities takes the claims of connections that share an identity to the judge of identities.
 """

@@ -36,7 +36,7 @@ def test_a_tick_in_time_is_followed_by_one_an_interval_later(bucket: int) -> Non
 
 @pytest.mark.parametrize("buckets", [16, 60, 256])
 def test_buckets_that_tick_in_one_long_batch_tick_apart_afterwards(buckets: int) -> None:
-    """All over the minute: none is more than one and a half times as far from the next as if all were even."""
+    """All over the minute: none is one and a half times as far from the next as if all were even."""
     following = sorted(next_tick(bucket, NOW) for bucket in range(buckets))
     assert max(later - earlier for earlier, later in pairwise(following)) < TICK_INTERVAL / buckets * 1.5
     assert following[-1] - following[0] > TICK_INTERVAL * 0.9
