@@ -94,12 +94,20 @@ def _reader() -> ColumnarReader:
     return ColumnarReader(SCHEMAS, fields_of(SCHEMAS))
 
 
+@functools.cache
+def _reader_of_heads() -> ColumnarReader:
+    """The reader of no field, which passes over arrays of fixed size at once."""
+    return ColumnarReader(SCHEMAS)
+
+
 def hold_against_the_scalar_reader(samples: Sequence[Sample]) -> DecodedFrames:
     """Read samples with both readers and compare; return the columnar result."""
-    decoded = _reader().read(frames_of(samples))
+    decoded, heads = (reader.read(frames_of(samples)) for reader in (_reader(), _reader_of_heads()))
     for number, sample in enumerate(samples):
         scalar = _scalar(sample)
-        assert head_of(decoded, number) == _head_of_scalar(scalar, sample.frame), sample
+        expected = _head_of_scalar(scalar, sample.frame)
+        assert head_of(decoded, number) == expected, sample
+        assert head_of(heads, number) == expected, sample
         assert _values_by_path(decoded, number) == _spans_of(scalar, sample.frame), sample
     return decoded
 
