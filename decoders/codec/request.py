@@ -53,7 +53,7 @@ _HEADER_VERSIONS: Final = (1, 2, 3)
 UNREADABLE: Final = -1
 """The API key or version of a frame that is too short to have one."""
 
-ZERO_INSTANCE_ID: Final = bytes(16)
+ZERO_INSTANCE_ID: Final = bytes(_ID_BYTES)
 """The instance ID of a client that has none."""
 
 _INT16: Final = struct.Struct(">h")

@@ -20,7 +20,7 @@ from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pair
 from decoders.protocol import API_VERSIONS
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from expectations.conversation.texts import identifier_text
+from expectations.conversation.texts import RESERVED_UUIDS, identifier_text
 from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage
 from expectations.rules.base.rule import Rule, Verdict
@@ -28,7 +28,7 @@ from expectations.rules.catalogue import read_choices, rules_read_as
 
 SECOND = 1_000_000_000
 ID_A, ID_B = bytes(range(16)), bytes(range(16, 32))
-ZERO_ID = bytes(16)
+ZERO_ID, ONE_ID = RESERVED_UUIDS
 SOFTWARE = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1.0"}
 ADVERTISED = {18: (0, 6), 3: (0, 14), 10: (0, 7), 68: (0, 2), 0: (3, 14)}
 
@@ -168,7 +168,7 @@ def advertisement(error_code: int = 0) -> dict[str, Any]:
 
 
 AnyExchange = TypeVar("AnyExchange", bound=WrittenExchange)
-INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": bytes(16), "one": bytes(15) + b"\1"} | {
+INSTANCE_IDS = {"A": ID_A, "B": ID_B, "zero": ZERO_ID, "one": ONE_ID} | {
     name: name.encode() * 16 for name in "CDEF"
 }
 DIRECTIONS = {"broker": Direction.TO_BROKER, "client": Direction.TO_CLIENT}

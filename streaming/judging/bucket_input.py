@@ -158,9 +158,9 @@ class BucketInput(msgspec.Struct):
         return WindowColumns.of([]) if self.said is None else self.said.columns()
 
 
-def bucket_of(connection: bytes, buckets: int) -> int:
-    """Return the bucket of a connection."""
-    return int.from_bytes(connection[:4]) % buckets
+def bucket_of(identifier: bytes, buckets: int) -> int:
+    """Return the bucket of a connection, given its ID, or of an identity, given its digest."""
+    return int.from_bytes(identifier[:4]) % buckets
 
 
 def by_bucket(columns: WindowColumns, buckets: int) -> dict[int, BucketInput]:

@@ -166,11 +166,6 @@ def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
     part.software[number], part.clients[number] = conversation.software, conversation.client_id
 
 
-def bucket_of_identity(digest: bytes, buckets: int) -> int:
-    """Return the bucket of an identity, given its digest."""
-    return int.from_bytes(digest[:4]) % buckets
-
-
 class IdentityStep:
     """Steps buckets of identities. Their reports have negative numbers, unlike those of connections."""
 

@@ -22,8 +22,8 @@ import msgspec
 from pyspark.sql import Row
 
 from expectations.identity.claim import Claim, PackedClaim
+from streaming.judging.bucket_input import bucket_of
 from streaming.judging.report import Report, pack_report
-from streaming.judging.step import bucket_of_identity
 
 STEPPED_SCHEMA: Final = "identities int, stepped binary"
 PASS_THROUGH_KEYS: Final = 16
@@ -122,7 +122,7 @@ class TaskClaims:
     def add(self, claims: Iterable[Claim], packed: Iterable[PackedClaim] = ()) -> None:
         """Add the claims of one bucket of connections."""
         for claim in (*packed, *map(PackedClaim.of, claims)):
-            self._divided[bucket_of_identity(claim.digest, self._buckets)].append(claim)
+            self._divided[bucket_of(claim.digest, self._buckets)].append(claim)
             self.size += len(claim.packed)
 
     def rows(self) -> Iterator[Row]:

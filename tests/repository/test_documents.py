@@ -6,10 +6,10 @@ import fnmatch
 import functools
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 from streaming.broker.jars import PINS
 from streaming.commands.main import COMMANDS
+from tests.pins import dependencies
 from tests.repository.file_map import (
     MAP,
     RULES_BY_PATH,
@@ -154,8 +154,7 @@ def test_every_command_is_a_file_and_every_file_a_command() -> None:
 
 
 def test_the_kafka_of_pages_and_images_is_the_pinned_one() -> None:
-    dependencies = ElementTree.parse(PINS).getroot().findall("dependencies/dependency")
-    (pinned,) = (each.get("rev") for each in dependencies if each.get("name") == "kafka_2.13")
+    (pinned,) = (each.get("rev") for each in dependencies(PINS) if each.get("name") == "kafka_2.13")
     for name in NAMES_KAFKA:
         text = (ROOT / name).read_text()
         named = set(re.findall(r"(?:apache/kafka:|Kafka |pinned jars of )(\d+\.\d+\.\d+)", text))

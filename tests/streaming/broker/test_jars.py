@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 from streaming.broker import jars as cache
 from streaming.broker.jars import PINS, S3_PINS, complete, error_in, jars, progress, record, seal, verify
 from streaming.user_error import UserError
-from tests.pins import pinned_by
+from tests.pins import dependencies, pinned_by
 
 # No artifact can be fetched through a proxy where nobody listens.
 NO_NETWORK = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1 -Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=1"
@@ -91,9 +90,9 @@ def test_the_pinned_jars_are_there() -> None:
 
 
 def test_every_dependency_is_pinned_to_one_version_in_one_configuration() -> None:
-    dependencies = ElementTree.parse(PINS).getroot().findall("dependencies/dependency")
-    pins = {(d.get("conf"), d.get("name")): d.get("rev", "") for d in dependencies}
-    assert len(pins) == len(dependencies)
+    pinned = dependencies(PINS)
+    pins = {(d.get("conf"), d.get("name")): d.get("rev", "") for d in pinned}
+    assert len(pins) == len(pinned)
     assert all(version[0].isdigit() and not set(version) & set("[](),+") for version in pins.values())
     assert pins["broker->default", "kafka_2.13"] == "4.4.0"
     assert pins["connector->default", "spark-sql-kafka-0-10_2.13"] == "4.2.0"
@@ -213,7 +212,7 @@ LISTS = [PINS, ROOT / "tests/oracle/ivy.xml", ROOT / "tests/decoders/schema/rele
 @pytest.mark.parametrize("pins", [*LISTS, S3_PINS])
 def test_every_pinned_jar_is_recorded(pins: Path) -> None:
     recorded = pins.with_suffix(".sha256").read_text()
-    for dependency in ElementTree.parse(pins).getroot().findall("dependencies/dependency"):
+    for dependency in dependencies(pins):
         configuration = dependency.get("conf", "").partition("->")[0]
         assert f"  {configuration}/{dependency.get('name')}-{dependency.get('rev')}" in recorded, (
             f"run `.venv/bin/python -m streaming.broker.jars {pins}`"

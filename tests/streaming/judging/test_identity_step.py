@@ -17,8 +17,9 @@ from expectations.identity.claim import Claim, Identity, IdentityKind, PackedCla
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
+from streaming.judging.bucket_input import bucket_of
 from streaming.judging.report import Report, unpack_report
-from streaming.judging.step import IdentityStep, bucket_of_identity
+from streaming.judging.step import IdentityStep
 from streaming.query.stage_rows import (
     Stepped,
     TaskClaims,
@@ -46,7 +47,7 @@ def claims() -> list[Claim]:
 @given(IDENTITIES, st.integers(1, 1000))
 def test_an_identity_has_one_bucket(identity: Identity, buckets: int) -> None:
     copied = Identity(identity.kind, str(identity.cluster), str(identity.name))
-    first, again = (bucket_of_identity(each.digest, buckets) for each in (identity, copied))
+    first, again = (bucket_of(each.digest, buckets) for each in (identity, copied))
     assert 0 <= first == again < buckets
 
 
@@ -158,7 +159,7 @@ def test_claims_of_a_task_are_divided_by_identity_with_one_row_for_each_bucket()
     divided = {bucket_of_key(row.identities): unpack_stepped(row.stepped).claims for row in rows}
     assert len(divided) == len(rows) <= 4
     for number, packed in divided.items():
-        assert {bucket_of_identity(claim.digest, 4) for claim in packed} == {number}
+        assert {bucket_of(claim.digest, 4) for claim in packed} == {number}
     passed = [claim.claim for packed in divided.values() for claim in packed]
     assert sorted(map(repr, passed)) == sorted(map(repr, [*told, *told]))
     assert (of_task.size, [*of_task.rows()]) == (0, [])
