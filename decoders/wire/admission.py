@@ -8,7 +8,7 @@ connection if it belongs to one that was closed a short while ago: closed connec
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from decoders.frame.record import Direction
@@ -59,11 +59,6 @@ class ClosedConnections:
         self._limit = limit
         self._before_use = before_use
         self._closed: OrderedDict[ConnectionKey, _ClosedConnection] = OrderedDict()
-
-    @property
-    def keys(self) -> Collection[ConnectionKey]:
-        """Client and server of each, in the order of their ends."""
-        return self._up_to_date().keys()
 
     def add(self, connection: Connection, closed_at: int, ends: Ends) -> None:
         """Remember a connection of the tracker."""

@@ -29,9 +29,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import takewhile
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Protocol
 
-from decoders.frame.record import Closing, Record
+from decoders.frame.record import NO_TIME, Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
@@ -58,8 +58,6 @@ MAX_HELD = 128 * 1024 * 1024
 
 Incomplete frames take up to four times as much memory where they are copied from batch to batch.
 """
-NEVER: Final = 1 << 62
-"""Nanoseconds since the epoch, in the year 2116: no packet was captured then."""
 
 
 class Closings(Protocol):
@@ -168,7 +166,7 @@ class Tracker:
         self.held = 0
         self._on_end = on_end
         self.closings: Closings = self
-        self._looked_at = NEVER
+        self._looked_at = NO_TIME
         self._half_open = set[ConnectionKey]()
         self.evicted = Counter[str]()
         self.closed = ClosedConnections(max_connections, before_remembering)
@@ -216,9 +214,15 @@ class Tracker:
         yield from self._records(segment, known)
 
     def finish(self) -> list[Record]:
-        """Return the records of all held bytes at the source's end. Open connections get no CLOSED record."""
-        records = [record for connection in self._open.values() for record in _finish(connection)]
+        """Return the records of all held bytes at the source's end.
+
+        A connection gets a record CLOSED only if its end was captured.
+        """
+        records: list[Record] = []
         for connection in self._open.values():
+            records += connection.give_up_all()
+            if not connection.is_closed:
+                records += connection.flush()
             self._notify_end(connection)
         self._open.clear()
         self._half_open.clear()
@@ -401,10 +405,3 @@ class Tracker:
         for connection in by_standing[: closed_at_once(self._max_connections)]:
             self.evicted[connection.standing.shown] += 1
             yield from self.close(connection, Closing.EVICTED, segment)
-
-
-def _finish(connection: Connection) -> Iterator[Record]:
-    """Yield the last records at the source's end: CLOSED only if the connection's end was captured."""
-    yield from connection.give_up_all()
-    if not connection.is_closed:
-        yield from connection.flush()

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Closing, Record
+from decoders.frame.record import NO_TIME, Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.wire.columnar.events import ChangeColumns
 from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
@@ -25,7 +26,7 @@ from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import SkipReason
 from decoders.wire.segment import Segment
 from decoders.wire.stream import NOTHING_HELD
-from decoders.wire.tracker import NEVER, Tracker
+from decoders.wire.tracker import Tracker
 
 _CHUNK = 1_024
 Restore = Callable[[Connection], None]
@@ -113,7 +114,7 @@ class ColumnarClosings:
             if not left or not self._queue.is_empty:
                 break
             self._queue.fill()
-            self._earliest[0] = NEVER
+            self._earliest[0] = NO_TIME
             if self._queue.is_empty:
                 break
         self._oldest[0] = self._queue.oldest
@@ -128,7 +129,8 @@ class ColumnarClosings:
         in_columns = states["offloaded"][numbers] & ~states["is_tls"][numbers] & ~holds
         if self._tracker.notifies_ends:
             in_columns[:] = False
-        for is_in_columns, group in groupby(zip(in_columns.tolist(), numbers.tolist(), strict=True), _first):
+        by_way = groupby(zip(in_columns.tolist(), numbers.tolist(), strict=True), itemgetter(0))
+        for is_in_columns, group in by_way:
             chosen = [flow for _, flow in group]
             if is_in_columns:
                 self._builder.changes.append(self._close_in_columns(chosen, closing, segment))
@@ -162,10 +164,6 @@ class ColumnarClosings:
         )
 
 
-def _first(pair: tuple[bool, int]) -> bool:
-    return pair[0]
-
-
 class SilentFlows:
     """Open connections in the order of their latest packets, as it was when `fill` was called.
 
@@ -185,7 +183,7 @@ class SilentFlows:
     @property
     def oldest(self) -> int:
         """A capture time that is not later than the latest packet of any that are left."""
-        return NEVER if self.is_empty else self._least.item(self._head)
+        return NO_TIME if self.is_empty else self._least.item(self._head)
 
     def fill(self) -> None:
         """Begin anew, with all open connections."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Record
+from decoders.frame.record import NO_TIME, Record
 from decoders.wire.columnar.closings import ColumnarClosings
 from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
 from decoders.wire.columnar.frames import FrameBatchBuilder
@@ -20,8 +20,6 @@ from decoders.wire.columnar.segments import SegmentBatch, scalar_segment
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
 from decoders.wire.tracker import Tracker
-
-LATEST_TIME = np.iinfo(np.int64).max
 
 
 class SlowPath:
@@ -136,7 +134,7 @@ class SlowPath:
             self._builder.add(record, self._flow_table.flow_of_record(record))
         self._held[0] = self._tracker.held
         until = self._tracker.waits_until
-        self._waits_until[0] = LATEST_TIME if until is None else until
+        self._waits_until[0] = NO_TIME if until is None else until
 
     def _is_refused(self, row: int) -> bool:
         """Whether the fast path would refuse a packet, because its connection is not offloaded."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.codec.columnar.acknowledgement import produce_layouts
+from decoders.frame.record import NO_TIME
 from decoders.keyed_hash import HashKeys
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
@@ -51,7 +52,7 @@ from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT, SETTLING_TIME
 from decoders.wire.recorder import ShownClient, as_it_is
 from decoders.wire.segment import Skipped, TcpFlag, locate_segment
-from decoders.wire.tracker import MAX_HELD, NEVER, OnEnd, Tracker
+from decoders.wire.tracker import MAX_HELD, OnEnd, Tracker
 
 MAX_PAIRS = 1 << 18
 """Beyond so many socket pairs, those of connections that are open or remembered are numbered anew.
@@ -93,7 +94,7 @@ class ColumnarTracker:
         self._totals = np.zeros(1, TOTALS)
         self._totals["packets"], self._totals["next_sequence"] = 1, 1
         for field in ("earliest", "oldest", "looked_at", "waits_until"):
-            self._totals[field] = NEVER
+            self._totals[field] = NO_TIME
         self._totals["max_open"] = max_connections
         self._totals["max_half_open"] = max_half_open(max_connections)
         self._next_sequence = self._totals["next_sequence"]
@@ -209,7 +210,7 @@ class ColumnarTracker:
                 row = self._slow_path.stay(row + 1, end)
 
     def finish(self) -> FrameBatch:
-        """Return the records of all held bytes at the source's end. Open connections get no CLOSED record."""
+        """Return the records of all held bytes at the source's end, as `Tracker.finish` does."""
         self._begin_batch(PacketBatch.of([]))
         self._slow_path.finish()
         return self._end_batch()
