@@ -174,6 +174,6 @@ class ClosingSides:
             return self._notified_by
         first, *others = (*self.closers, Direction.NONE)
         second = others[0] if others else Direction.NONE
-        if second in streams and streams[second].is_end_behind(self.closers[first]):
+        if second in streams and streams[second].has_end_before(self.closers[first]):
             return second
         return first

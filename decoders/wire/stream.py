@@ -4,18 +4,17 @@ Offsets in the stream do not wrap: offset 0 is the first byte after the SYN, or 
 SYN was missed. Of bytes that were sent twice, those captured first are used (RFC 9293 section 3.10.7.4 lets a
 receiver trim what it has). If these are still buffered and the others differ, nothing shows which ones the
 receiver took: a checksum may be wrong, or too few hops allowed. Such bytes are disputed: none of them are
-used, and they are a gap. Bytes that were passed on are not kept for comparison, because a keep-alive may
-carry any byte in place of the last one.
+used, and they are a gap. Bytes that were passed on are not kept for comparison, which would cost too much.
 
 Bytes behind a hole are buffered while the missing ones may still arrive. If the other side has acknowledged a
 hole, its bytes have passed on the wire, and may still be captured: packets of several queues are not in wire
 order. The connection decides how long to wait before the hole becomes a gap.
 
-A stranger can forge the number in a segment, so segments are judged as a receiver does (RFC 9293 section
-3.10.7.4). An acknowledgment more than MAX_AHEAD beyond what was captured shows no loss, and a FIN behind
-which its sender goes on is none. Bytes that wait for those before them are dropped if their receiver still
-acknowledges less RESENT_WITHIN later. A gap is *sure* once the receiver acknowledges captured bytes behind
-it. If it acknowledges less instead, as an honest one never does, somebody else sent what has shown the gap:
+A stranger can forge the number in a segment, so segments are judged as their receiver judges them (RFC 9293
+section 3.10.7.4). An acknowledgment more than MAX_AHEAD beyond what was captured shows no loss, and a FIN is
+ignored if its sender goes on behind it. Bytes behind a hole are dropped if their receiver still acknowledges
+less RESENT_WITHIN later. A gap is *sure* once the receiver acknowledges captured bytes behind it. If it
+acknowledges less instead, which an honest receiver never does, the segment that showed the gap was forged:
 the stream goes on at this acknowledgment.
 
 A chunk is released only after the bytes of the other direction that its sender had acknowledged by then. So a
@@ -37,8 +36,8 @@ MAX_HELD = 4 * 1024 * 1024
 """Bytes that may be held behind a hole, including PIECE_COST for each held chunk."""
 SEQUENCE_SPACE = 1 << 32
 MAX_AHEAD = 64 * 1024 * 1024
-"""Bytes by which a RST, a FIN or an acknowledgment may be ahead of what was captured. More than a feeder
-misses of one connection between two of its packets, and a 64th of all sequence numbers."""
+"""Bytes by which a RST, a FIN or an acknowledgment may be ahead of what was captured. A feeder misses less
+between two packets of a connection; a random number is as near with a probability of 1/64."""
 RESENT_WITHIN = 10_000_000_000
 """Nanoseconds in which missing bytes are sent again: five timeouts, the first of 200 ms and each twice the
 one before."""
@@ -49,8 +48,8 @@ class StreamSnapshot(NamedTuple):
     """The state of a stream that is in order: offset and 32-bit sequence number of the next byte.
 
     `is_finished` means that the FIN is next and was captured. If bytes are held behind a hole of which
-    nothing is acknowledged, `first_held` is the offset of the first, and `doubted_at` the capture time from
-    which an acknowledgment may show that their receiver has not got them; else both are NOTHING_HELD.
+    nothing is acknowledged, `first_held` is the offset of the first, and from the capture time `doubted_at`
+    on an acknowledgment may show that they never arrived; else both are NOTHING_HELD.
     """
 
     offset: int
@@ -61,7 +60,7 @@ class StreamSnapshot(NamedTuple):
 
 
 class UnsureGaps(NamedTuple):
-    """The offsets where gaps begin and end that are not sure, and the capture time of what has shown them."""
+    """The range of offsets of gaps that are not sure, and when the segment that showed them was captured."""
 
     begin: int
     end: int
@@ -69,14 +68,18 @@ class UnsureGaps(NamedTuple):
 
 
 class Stream:
-    """Reassembles one direction. `initial` is the sequence number of its first byte."""
+    """Reassembles one direction. `initial` is the sequence number of its first byte.
+
+    `next_offset` and `next_sequence` are those of the next byte in order. `held` is the memory, in bytes, of
+    the chunks that are held behind a hole or wait for the other direction, with PIECE_COST for each.
+    """
 
     def __init__(self, ledger: Ledger, initial: int) -> None:
         self._ledger = ledger
-        self._next = 0
-        self._next_sequence = initial
-        self._held: list[Chunk] = []
-        self._held_cost = 0
+        self.next_offset = 0
+        self.next_sequence = initial
+        self._chunks: list[Chunk] = []
+        self.held = 0
         self._doubted_at = NOTHING_HELD
         self._acknowledged_at = 0
         self._unsure: UnsureGaps | None = None
@@ -85,42 +88,27 @@ class Stream:
         self.is_heard = False
         """Whether a segment of the sender was captured. If not, acknowledgments alone tell of its bytes."""
 
-    @property
-    def next_offset(self) -> int:
-        """The offset of the next byte in order."""
-        return self._next
-
-    @property
-    def next_sequence(self) -> int:
-        """The sequence number of the next byte in order."""
-        return self._next_sequence
-
     def offset_of(self, sequence: int) -> int:
         """Return the offset of a 32-bit sequence or acknowledgment number, within 2 GiB of the next byte."""
-        distance = (sequence - self._next_sequence) % SEQUENCE_SPACE
-        return self._next + distance - (SEQUENCE_SPACE if distance >= SEQUENCE_SPACE // 2 else 0)
-
-    @property
-    def held(self) -> int:
-        """Bytes of memory held behind a hole, including PIECE_COST for each chunk."""
-        return self._held_cost
+        distance = (sequence - self.next_sequence) % SEQUENCE_SPACE
+        return self.next_offset + distance - (SEQUENCE_SPACE if distance >= SEQUENCE_SPACE // 2 else 0)
 
     @property
     def is_in_order(self) -> bool:
         """Whether nothing is held or awaited, and no FIN is ahead."""
-        is_passed = not self._held and self._end in (None, self._next) and self.awaited_end <= self._next
-        return is_passed and self.is_heard and self._unsure is None
+        is_passed = self._end in (None, self.next_offset) and self.awaited_end <= self.next_offset
+        return is_passed and not self._chunks and self.is_heard and self._unsure is None
 
     @property
     def goes_on_before_hole(self) -> bool:
         """Whether nothing is awaited, no FIN was captured, and what is held waits for bytes not yet sent."""
-        is_passed = self._acknowledged <= self._next and not self.is_blocked and self._unsure is None
+        is_passed = self._acknowledged <= self.next_offset and not self.is_blocked and self._unsure is None
         return is_passed and self.is_heard and self._end is None
 
     @property
     def is_steady(self) -> bool:
         """Whether nothing is held or awaited, and no FIN was captured."""
-        return not self._held and self.goes_on_before_hole
+        return not self._chunks and self.goes_on_before_hole
 
     @property
     def awaited_end(self) -> int:
@@ -130,37 +118,37 @@ class Stream:
     @property
     def first_held(self) -> int:
         """The offset of the first held byte, or else of the next one."""
-        return self._held[0].offset if self._held else self._next
+        return self._chunks[0].offset if self._chunks else self.next_offset
 
     @property
     def has_lost_bytes(self) -> bool:
         """Whether the next byte has passed on the wire without being captured."""
-        return self._next < self.awaited_end and not self.is_blocked
+        return self.next_offset < self.awaited_end and not self.is_blocked
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the next byte is held: after `release`, its chunk waits for the other direction."""
-        return bool(self._held) and self._held[0].offset == self._next
+        """Whether the next byte is held. After `release` its chunk waits for the other direction."""
+        return bool(self._chunks) and self._chunks[0].offset == self.next_offset
 
     def has_reached(self, offset: int) -> bool:
         """Whether all bytes before an offset have passed on. A FIN has a sequence number but is no byte."""
-        return self._next >= (offset if self._end is None else min(offset, self._end))
+        return self.next_offset >= (offset if self._end is None else min(offset, self._end))
 
     def awaits_before(self, offset: int) -> bool:
         """Whether acknowledged bytes before an offset have not passed on."""
-        return self._next < min(offset, self.awaited_end)
+        return self.next_offset < min(offset, self.awaited_end)
 
-    def is_end_behind(self, offset: int) -> bool:
-        """Whether an acknowledgment up to an offset includes the FIN."""
+    def has_end_before(self, offset: int) -> bool:
+        """Whether a FIN was captured, and an acknowledgment up to an offset includes it."""
         return self._end is not None and offset > self._end
 
     def expects(self, offset: int) -> bool:
         """Whether an offset is that of the next byte, or the one behind the FIN."""
-        return offset == self._next or (self.is_finished and offset == self._next + 1)
+        return offset == self.next_offset or (self.is_finished and offset == self.next_offset + 1)
 
     def may_end_at(self, offset: int) -> bool:
         """Whether the receiver may take a FIN or RST at an offset: bytes before it may be missing here."""
-        return self._next <= offset <= self._next + MAX_AHEAD
+        return self.next_offset <= offset <= self.next_offset + MAX_AHEAD
 
     def is_continued_behind_end(self, segment: Segment) -> bool:
         """Whether a segment continues the stream behind its FIN."""
@@ -180,28 +168,28 @@ class Stream:
 
     def snapshot(self) -> StreamSnapshot:
         """Return the state of a stream that is in order, or goes on before a hole."""
-        held = (self._held[0].offset, self._doubted_at) if self._held else (NOTHING_HELD, NOTHING_HELD)
-        return StreamSnapshot(self._next, self._next_sequence, self.is_finished, *held)
+        held = (self._chunks[0].offset, self._doubted_at) if self._chunks else (NOTHING_HELD, NOTHING_HELD)
+        return StreamSnapshot(self.next_offset, self.next_sequence, self.is_finished, *held)
 
     def restore(self, snapshot: StreamSnapshot) -> None:
-        """Continue from a snapshot. Held bytes are still here, and those before them have not all passed."""
+        """Continue from a snapshot, which has not reached the bytes that are held here."""
         self.is_heard = True
-        self._next, self._next_sequence, is_finished = snapshot[:3]
-        self._end = self._next if is_finished else None
+        self.next_offset, self.next_sequence, is_finished = snapshot[:3]
+        self._end = self.next_offset if is_finished else None
 
     @property
     def is_finished(self) -> bool:
         """Whether the sender has closed this direction and all bytes before its FIN were passed on."""
-        return self._end is not None and self._next >= self._end
+        return self._end is not None and self.next_offset >= self._end
 
     def is_continued_by(self, segment: Segment) -> bool:
-        """Whether the stream is steady, and a segment is whole and has the next bytes or none."""
-        is_next = not segment.payload or segment.sequence == self._next_sequence
+        """Whether the stream is steady, and a segment is not cut and has the next bytes or none."""
+        is_next = not segment.payload or segment.sequence == self.next_sequence
         return is_next and not segment.missing and self.is_steady
 
     def take(self, segment: Segment, behind: int = 0) -> Chunk:
         """Pass on the payload of a segment that continues this stream, as `push` and `release` would."""
-        chunk = _chunk(self._next, segment, behind)
+        chunk = _chunk(self.next_offset, segment, behind)
         self._pass(chunk.end)
         return chunk
 
@@ -221,19 +209,19 @@ class Stream:
                 self._ledger.contradict(Contradiction.FIN)
         if chunk.payload:
             self._hold(chunk)
-        if chunk.missing and self._next == chunk.end:
+        if chunk.missing and self.next_offset == chunk.end:
             yield from self._skip_missing(chunk)
 
     def acknowledge(self, number: int, captured_at: int) -> int:
         """Process an acknowledgment: the receiver has all bytes before a 32-bit sequence number.
 
-        Returns the offset that the number stands for, that of the next byte if it is too far ahead.
+        Returns the number's offset, or that of the next byte if the number is not accepted.
         """
         offset = self.offset_of(number)
         if not self.may_be_acknowledged(number):
             self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
-            return self._next
-        if self._unsure is not None and self._unsure.end < offset <= self._next:
+            return self.next_offset
+        if self._unsure is not None and self._unsure.end < offset <= self.next_offset:
             self._unsure = None
         if offset > self._acknowledged:
             self._acknowledged, self._acknowledged_at = offset, captured_at
@@ -242,9 +230,9 @@ class Stream:
         return offset
 
     def is_contradicted_by(self, number: int, captured_at: int) -> bool:
-        """Whether an acknowledgment lies within gaps that are not sure: no more than that was sent.
+        """Whether an acknowledgment lies within gaps that are not sure, so no more than that was sent.
 
-        One that was captured earlier than what has shown the gaps is only processed late.
+        It must have been captured after the segment that showed the gaps: an earlier one proves nothing.
         """
         unsure = self._unsure
         if unsure is None or captured_at <= unsure.shown_at:
@@ -252,79 +240,74 @@ class Stream:
         return unsure.begin <= self.offset_of(number) < unsure.end
 
     def resume(self, number: int) -> None:
-        """Go on at a sequence number within gaps that are not sure. How much is lost before it is unknown."""
+        """Go on at a sequence number within gaps that are not sure. Unknown many bytes before it are lost."""
         self._ledger.contradict(Contradiction.ACKNOWLEDGMENT)
         self._drop(lambda _: True, Contradiction.SEQUENCE)
-        self._next_sequence, self._acknowledged = number, self._next
+        self.next_sequence, self._acknowledged = number, self.next_offset
         self._unsure = None
 
     def _drop_doubted(self, captured_at: int) -> None:
-        """Drop what was held for RESENT_WITHIN and is not acknowledged."""
+        """Drop what has been held for RESENT_WITHIN and is not acknowledged."""
         last, received = captured_at - RESENT_WITHIN, self._acknowledged
         self._drop(
             lambda chunk: chunk.captured_at <= last and chunk.offset >= received, Contradiction.SEQUENCE
         )
-        held_since = min((chunk.captured_at for chunk in self._held), default=NOTHING_HELD - RESENT_WITHIN)
+        held_since = min((chunk.captured_at for chunk in self._chunks), default=NOTHING_HELD - RESENT_WITHIN)
         self._doubted_at = held_since + RESENT_WITHIN
 
     def may_be_acknowledged(self, number: int) -> bool:
         """Whether the sender of this stream may take a segment with this acknowledgment (RFC 5961, 5.2)."""
-        passed = self._next if self._unsure is None else self._unsure.begin
+        passed = self.next_offset if self._unsure is None else self._unsure.begin
         lowest, highest = passed - MAX_AHEAD, self._known_end + MAX_AHEAD
         return not self.is_heard or lowest <= self.offset_of(number) <= highest
 
     def is_proof(self, number: int) -> bool:
         """Whether an acknowledgment shows that its sender receives this stream, or nobody can tell.
 
-        It does if it is of bytes that were sent, as far as segments of this stream were captured.
+        It does if it is within what was sent. Nobody can tell if no segment of this stream was captured.
         """
         return not self.is_heard or 0 <= self.offset_of(number) <= self._known_end
 
     @property
     def _known_end(self) -> int:
         """The offset up to which captured or acknowledged bytes go, before a new segment is believed."""
-        return max(self._held[-1].end if self._held else self._next, self.awaited_end)
+        return max(self._chunks[-1].end if self._chunks else self.next_offset, self.awaited_end)
 
     def release(self, other: Stream | None = None) -> Iterator[Chunk | Gap]:
         """Yield the chunks that are next in order, as far as `other` has passed on what precedes them."""
-        while self.is_blocked and (other is None or not other.awaits_before(self._held[0].behind)):
-            yield from self._release_first()
+        while self.is_blocked and (other is None or not other.awaits_before(self._chunks[0].behind)):
+            yield from self.release_first()
 
     def drop_behind_end(self) -> None:
-        """Drop what is held behind the FIN, if all before that has passed on: no receiver takes it."""
+        """Drop what is held behind the FIN once all before it has passed on: no receiver takes it."""
         if self.is_finished:
             self._drop(lambda _: True, Contradiction.FIN)
 
     def drop_from(self, offset: int) -> None:
-        """Drop what is held from an offset on: a RST shows that the receiver has not got it."""
+        """Drop what is held from an offset on, because a RST shows that it never arrived."""
         self._drop(lambda chunk: chunk.offset >= offset, Contradiction.SEQUENCE)
 
     def drop_far_ahead(self) -> None:
         """Drop what is held more than MAX_AHEAD beyond what was captured or acknowledged in order."""
-        last = max(self._next, self.awaited_end) + MAX_AHEAD
+        last = max(self.next_offset, self.awaited_end) + MAX_AHEAD
         self._drop(lambda chunk: chunk.offset > last, Contradiction.SEQUENCE)
 
     def _drop(self, is_dropped: Callable[[Chunk], bool], contradiction: Contradiction) -> None:
         """Drop held chunks that contradict what their receiver shows."""
-        dropped = [chunk for chunk in self._held if is_dropped(chunk)]
+        dropped = [chunk for chunk in self._chunks if is_dropped(chunk)]
         if not dropped:
             return
         size = sum(len(chunk.payload) for chunk in dropped)
         self._ledger.contradict(contradiction)
         self._ledger.skip(SkipReason.AFTER_CLOSE, size)
-        self._held = [chunk for chunk in self._held if not is_dropped(chunk)]
-        self._held_cost -= size + PIECE_COST * len(dropped)
-
-    def release_first(self) -> Iterator[Chunk | Gap]:
-        """Yield the next chunk although it waits for the other direction."""
-        if self.is_blocked:
-            yield from self._release_first()
+        self._chunks = [chunk for chunk in self._chunks if not is_dropped(chunk)]
+        self.held -= size + PIECE_COST * len(dropped)
 
     def give_up(self, end: int, captured_at: int, position: int, *, is_sure: bool = False) -> Iterator[Gap]:
-        """Turn the hole at the next byte into a gap, as far as it is before an offset."""
-        stop = min(end, self._held[0].offset) if self._held else end
-        if self._next < stop:
-            start = self._next
+        """Turn the hole at the next byte into a gap, up to an offset at most."""
+        stop = min(end, self._chunks[0].offset) if self._chunks else end
+        if self.next_offset < stop:
+            start = self.next_offset
             self._ledger.lose(stop - start)
             self._pass(stop)
             if self.is_heard and not is_sure:
@@ -333,9 +316,10 @@ class Stream:
                 self._unsure = UnsureGaps(first.begin, stop, max(first.shown_at, shown_at))
             yield Gap(start, stop - start, captured_at, position)
 
-    def _release_first(self) -> Iterator[Chunk | Gap]:
-        chunk = self._held.pop(0)
-        self._held_cost -= len(chunk.payload) + PIECE_COST
+    def release_first(self) -> Iterator[Chunk | Gap]:
+        """Yield the chunk of a stream that `is_blocked`, although it waits for the other direction."""
+        chunk = self._chunks.pop(0)
+        self.held -= len(chunk.payload) + PIECE_COST
         self._pass(chunk.end)
         if chunk.is_disputed:
             self._ledger.skip(SkipReason.CONFLICTING, len(chunk.payload))
@@ -350,24 +334,24 @@ class Stream:
         yield from self.give_up(end, chunk.captured_at, chunk.position, is_sure=True)
 
     def _pass(self, offset: int) -> None:
-        """Make an offset that of the next byte."""
-        self._next_sequence = (self._next_sequence + offset - self._next) % SEQUENCE_SPACE
-        self._next = offset
+        """Move the next byte to an offset."""
+        self.next_sequence = (self.next_sequence + offset - self.next_offset) % SEQUENCE_SPACE
+        self.next_offset = offset
 
     def _hold(self, chunk: Chunk) -> None:
         """Hold the parts of a chunk that have not passed and are not held."""
         kept = conflicting = 0
         disputed: list[tuple[int, int]] = []
         doubted_at = chunk.captured_at + RESENT_WITHIN
-        self._doubted_at = min(self._doubted_at, doubted_at) if self._held else doubted_at
-        at = max(chunk.offset, self._next)
-        index = bisect_right(self._held, at, key=lambda held: held.end)
+        self._doubted_at = min(self._doubted_at, doubted_at) if self._chunks else doubted_at
+        at = max(chunk.offset, self.next_offset)
+        index = bisect_right(self._chunks, at, key=lambda held: held.end)
         while at < chunk.end:
-            next_held = self._held[index] if index < len(self._held) else None
+            next_held = self._chunks[index] if index < len(self._chunks) else None
             end = min(chunk.end, next_held.offset) if next_held else chunk.end
             if at < end:
-                self._held.insert(index, chunk.part(at, end))
-                self._held_cost += end - at + PIECE_COST
+                self._chunks.insert(index, chunk.part(at, end))
+                self.held += end - at + PIECE_COST
                 kept += end - at
                 index += 1
             if next_held and (overlap := _conflict(chunk, next_held)):
@@ -384,14 +368,14 @@ class Stream:
     def _dispute(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Note the ranges of offsets, each within a held chunk, that were captured with different bytes."""
         for start, end in ranges:
-            index = bisect_right(self._held, start, key=lambda held: held.end)
-            held = self._held[index]
+            index = bisect_right(self._chunks, start, key=lambda held: held.end)
+            held = self._chunks[index]
             bounds = sorted({held.offset, start, end, held.end})
             parts = [held.part(*part) for part in pairwise(bounds)]
-            self._held[index : index + 1] = [
+            self._chunks[index : index + 1] = [
                 part._replace(is_disputed=held.is_disputed or start <= part.offset < end) for part in parts
             ]
-            self._held_cost += PIECE_COST * (len(parts) - 1)
+            self.held += PIECE_COST * (len(parts) - 1)
 
 
 def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
