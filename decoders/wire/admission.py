@@ -14,12 +14,11 @@ from typing import NamedTuple
 from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
 from decoders.wire.closing import Ends
-from decoders.wire.connection import Connection
+from decoders.wire.connection import ClientSyn, Connection
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.recorder import Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
-from decoders.wire.transport import ClientSyn
 
 TIME_WAIT = 60 * 1_000_000_000
 """Nanoseconds for which a closed connection is remembered: as long as Linux keeps the state TIME_WAIT."""

@@ -30,7 +30,32 @@ from decoders.wire.pairing import Acknowledged
 from decoders.wire.recorder import Recorder, Run
 from decoders.wire.segment import Segment, SocketAddress, TcpFlag
 from decoders.wire.stream import MAX_AHEAD, SEQUENCE_SPACE, StreamSnapshot
-from decoders.wire.transport import Begun, ClientSyn, Transport, TransportEvent, client_syn_of
+from decoders.wire.transport import Begun, Transport, TransportEvents
+
+
+class ClientSyn(NamedTuple):
+    """The SYN that opened a connection: its sequence number, and how many bytes it carries.
+
+    A SYN with bytes is one of TCP Fast Open (RFC 7413): the SYN-ACK may acknowledge any part of them.
+    """
+
+    sequence: int
+    size: int
+
+    def is_repeated_by(self, direction: Direction, segment: Segment) -> bool:
+        """Whether a SYN or SYN-ACK between the same sockets belongs to the same connection."""
+        found = client_syn_of(direction, segment)
+        acknowledged = 0 if direction is Direction.TO_BROKER else self.size
+        return found is not None and (found.sequence - self.sequence) % SEQUENCE_SPACE <= acknowledged
+
+
+def client_syn_of(direction: Direction, segment: Segment) -> ClientSyn | None:
+    """Return the client's SYN, from itself or from the SYN-ACK; None for other segments."""
+    if not segment.flags & TcpFlag.SYN:
+        return None
+    if direction is Direction.TO_BROKER:
+        return ClientSyn(segment.sequence, len(segment.payload) + segment.missing)
+    return ClientSyn((segment.acknowledgment - 1) % SEQUENCE_SPACE, 0)
 
 
 class ConnectionSnapshot(NamedTuple):
@@ -315,7 +340,7 @@ class Connection:
         if (ending := self._transport.ending) is not None:
             yield from self.close(ending, self.last_seen_at, self._last_position)
 
-    def _process_events(self, events: Iterator[tuple[Direction, TransportEvent]]) -> Iterator[Record]:
+    def _process_events(self, events: TransportEvents) -> Iterator[Record]:
         for direction, event in events:
             if isinstance(event, Begun):
                 self._kafka.begin(direction, from_start=event.from_start)

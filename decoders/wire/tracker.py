@@ -27,7 +27,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import takewhile
 from operator import attrgetter
 from typing import Protocol
 
@@ -37,7 +36,7 @@ from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.admission import Admission, ClosedConnections, ConnectionKey
 from decoders.wire.closing import Ends
-from decoders.wire.connection import Connection
+from decoders.wire.connection import ClientSyn, Connection
 from decoders.wire.decryption import MAX_KEY_WAIT
 from decoders.wire.eviction import (
     HEAVY,
@@ -51,7 +50,7 @@ from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger
 from decoders.wire.recorder import Run, ShownClient, as_it_is
 from decoders.wire.segment import Packet, Segment, Skipped, SocketAddress, read_segment
-from decoders.wire.transport import MAX_WAIT, ClientSyn
+from decoders.wire.waiting import MAX_WAIT, WaitingConnections
 
 MAX_HELD = 128 * 1024 * 1024
 """Bytes that buffered segments, incomplete frames and requests in flight may hold.
@@ -75,49 +74,6 @@ class Closings(Protocol):
 
 OnEnd = Callable[[SocketAddress, SocketAddress, Ledger], None]
 """Called with the client, the server and the ledger of a connection that leaves the tracker."""
-
-
-class WaitingConnections:
-    """Connections that wait, for at most `max_wait` nanoseconds of capture time.
-
-    They are in the order in which they began to wait, so only the first ones are examined, however many wait.
-    """
-
-    def __init__(self, max_wait: int) -> None:
-        self._max_wait = max_wait
-        self._waits: OrderedDict[tuple[SocketAddress, SocketAddress], tuple[int, Connection]] = OrderedDict()
-
-    def __iter__(self) -> Iterator[Connection]:
-        """Yield those that wait. `note` may be called during the iteration."""
-        return iter([connection for _, connection in self._waits.values()])
-
-    def note(self, connection: Connection, since: int | None) -> None:
-        """Note since when a connection waits, None if it does not wait."""
-        if since is None and not self._waits:
-            return
-        key = connection.client, connection.server
-        if since is None:
-            self._waits.pop(key, None)
-        elif key not in self._waits or self._waits[key][0] != since:
-            self._waits[key] = since, connection
-            self._waits.move_to_end(key)
-
-    def clear(self) -> None:
-        """Forget all connections."""
-        self._waits.clear()
-
-    @property
-    def until(self) -> int | None:
-        """The capture time until which the first connection waits, None if none waits."""
-        if not self._waits:
-            return None
-        since, _ = next(iter(self._waits.values()))
-        return since + self._max_wait
-
-    def overdue(self, captured_at: int) -> Iterator[Connection]:
-        """Yield the connections whose wait has ended by a capture time."""
-        begun = captured_at - self._max_wait
-        return (each for _, each in takewhile(lambda wait: wait[0] < begun, self._waits.values()))
 
 
 class Tracker:
@@ -185,11 +141,11 @@ class Tracker:
         )
         self._key_log = key_log
         self._key_log_version = 0
-        self._keyless = WaitingConnections(MAX_KEY_WAIT)
+        self._keyless = WaitingConnections[Connection](MAX_KEY_WAIT)
         """Connections that wait for their secrets."""
         self._open: OrderedDict[ConnectionKey, Connection] = OrderedDict()
         """In the order of their latest segments."""
-        self._waiting = WaitingConnections(MAX_WAIT)
+        self._waiting = WaitingConnections[Connection](MAX_WAIT)
         """Connections that wait for late packets."""
 
     @property

@@ -13,20 +13,7 @@
                                                          side that closed shows that it goes on
     ENDED      `ending` is FIN or RST                    none: the tracker remembers the connection
 
-Packets may be captured in another order than they were sent: an acknowledgment before its data, a response
-before its request, a FIN or RST before the last bytes, a request before the SYN-ACK. So a connection may have
-to wait for packets that are captured late:
-
-    a wait begins when                         and ends when
-    -----------------------------------------  -------------------------------------------------------------
-    a segment is early (HALF_OPEN)             the other SYN is captured
-    acknowledged bytes are missing: they must  all bytes that were acknowledged when it began have passed on
-    have passed on the wire
-    bytes before a RST are missing (CLOSING)   they have passed on
-
-A wait is given up when a packet is captured more than MAX_WAIT later, after MAX_WAIT_SEGMENTS, or when more
-than MAX_HELD bytes are buffered. Missing bytes are then lost: they become a gap. What was shown to be missing
-during one wait gets a wait of its own.
+`decoders.wire.waiting` says which packets are awaited that may be captured late, and for how long.
 """
 
 from __future__ import annotations
@@ -40,38 +27,9 @@ from decoders.wire.closing import OTHER, ClosingSides, Ends, Reset
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
 from decoders.wire.segment import Segment, TcpFlag
 from decoders.wire.stream import MAX_AHEAD, MAX_HELD, SEQUENCE_SPACE, Stream, StreamSnapshot
+from decoders.wire.waiting import Wait
 
-MAX_WAIT = 100_000_000
-"""Nanoseconds of capture time. Queues of a network card, mirror ports and the rings of AF_PACKET deliver
-packets some milliseconds late."""
-MAX_WAIT_SEGMENTS = 1_000
-"""Segments of the connection that end a wait even if the clock of the capture stands still."""
 _OPENS_OR_CLOSES = TcpFlag.SYN | TcpFlag.FIN | TcpFlag.RST
-
-
-class ClientSyn(NamedTuple):
-    """The SYN that opened a connection: its sequence number, and how many bytes it carries.
-
-    A SYN with bytes is one of TCP Fast Open (RFC 7413): the SYN-ACK may acknowledge any part of them.
-    """
-
-    sequence: int
-    size: int
-
-    def is_repeated_by(self, direction: Direction, segment: Segment) -> bool:
-        """Whether a SYN or SYN-ACK between the same sockets belongs to the same connection."""
-        found = client_syn_of(direction, segment)
-        acknowledged = 0 if direction is Direction.TO_BROKER else self.size
-        return found is not None and (found.sequence - self.sequence) % SEQUENCE_SPACE <= acknowledged
-
-
-def client_syn_of(direction: Direction, segment: Segment) -> ClientSyn | None:
-    """Return the client's SYN, from itself or from the SYN-ACK; None for other segments."""
-    if not segment.flags & TcpFlag.SYN:
-        return None
-    if direction is Direction.TO_BROKER:
-        return ClientSyn(segment.sequence, len(segment.payload) + segment.missing)
-    return ClientSyn((segment.acknowledgment - 1) % SEQUENCE_SPACE, 0)
 
 
 class Begun(NamedTuple):
@@ -87,6 +45,7 @@ class Begun(NamedTuple):
 
 
 TransportEvent = Begun | StreamEvent
+TransportEvents = Iterator[tuple[Direction, TransportEvent]]
 
 
 class Transport:
@@ -144,10 +103,10 @@ class Transport:
 
     def process(
         self, direction: Direction, segment: Segment, *, is_unproven: bool = False
-    ) -> Iterator[tuple[Direction, TransportEvent]]:
+    ) -> TransportEvents:
         """Process the next segment of either direction, ordinary or not.
 
-        One that is unproven waits: what it acknowledges may be captured late, or somebody else sent it.
+        An unproven one is held: what it acknowledges may be captured late, or somebody else sent it.
         """
         opens_or_resets = segment.flags & (TcpFlag.SYN | TcpFlag.RST)
         if is_unproven or (self._awaits_syn and not opens_or_resets):
@@ -178,7 +137,7 @@ class Transport:
             held += stream.held
         return held
 
-    def give_up(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
+    def give_up(self, captured_at: int, position: int) -> TransportEvents:
         """End the wait: what was awaited when it began is lost.
 
         `captured_at` and `position` are those of the connection's latest packet.
@@ -197,7 +156,7 @@ class Transport:
         if self.ending is None:
             self._note_wait(captured_at)
 
-    def flush(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
+    def flush(self, captured_at: int, position: int) -> TransportEvents:
         """Pass on all held bytes: no more segments will be captured. The arguments are those of `give_up`."""
         yield from self._process_early()
         self._skip_early()
@@ -250,7 +209,7 @@ class Transport:
         self._awaits_syn = len(self.streams) < len(OTHER)
         self.closing_sides.closers = closers
 
-    def _process_early(self) -> Iterator[tuple[Direction, TransportEvent]]:
+    def _process_early(self) -> TransportEvents:
         """Process what was captured too early, as far as it is proven."""
         goes_on = True
         while goes_on:
@@ -275,7 +234,7 @@ class Transport:
         if direction is Direction.TO_BROKER and not segment.flags & (TcpFlag.SYN | TcpFlag.RST):
             self._is_proven = True
 
-    def _process(self, direction: Direction, segment: Segment) -> Iterator[tuple[Direction, TransportEvent]]:
+    def _process(self, direction: Direction, segment: Segment) -> TransportEvents:
         if segment.flags & TcpFlag.RST:
             self._note_reset(direction, segment)
             return
@@ -304,10 +263,8 @@ class Transport:
             self.closing_sides.note_closed(direction, behind, segment.position)
         yield from self._release()
 
-    def _resume(
-        self, direction: Direction, acknowledging: Segment
-    ) -> Iterator[tuple[Direction, TransportEvent]]:
-        """Let a direction go on at an acknowledgment, if that shows that a gap was none."""
+    def _resume(self, direction: Direction, acknowledging: Segment) -> TransportEvents:
+        """Continue a direction at an acknowledgment, if that shows that its latest gap was forged."""
         stream, number = self.streams[direction], acknowledging.acknowledgment
         if stream.is_contradicted_by(number, acknowledging.captured_at):
             if stream.has_end:
@@ -316,9 +273,9 @@ class Transport:
             yield direction, UnsizedGap(acknowledging.captured_at, acknowledging.position)
 
     def _without_untaken(self, direction: Direction, segment: Segment) -> Segment:
-        """Return a segment without bytes that its receiver drops: no acknowledgment, or an impossible one.
+        """Return a segment, without its bytes if its receiver drops them.
 
-        RFC 9293 section 3.10.7.4 demands one of every segment but a SYN.
+        It does unless they come with a possible acknowledgment, or a SYN (RFC 9293 section 3.10.7.4).
         """
         other = self.streams.get(OTHER[direction])
         if not (segment.payload or segment.missing) or segment.flags & TcpFlag.SYN:
@@ -332,17 +289,17 @@ class Transport:
         return segment._replace(payload=b"", missing=0)
 
     def _without_syn_data(self, segment: Segment) -> Segment:
-        """Return a SYN without its bytes. Those of the first are kept: a forged one could not be told yet."""
+        """Return a segment, without its bytes if it is a SYN. Those of the first SYN are kept for later."""
         has_bytes = bool(segment.payload or segment.missing)
         if not (has_bytes and segment.flags & TcpFlag.SYN):
             return segment
         if self.streams:
             self._ledger.skip(SkipReason.DUPLICATE, len(segment.payload))
-            return segment._replace(payload=b"", missing=0)
-        self._syn_data = segment._replace(sequence=segment.sequence + 1, flags=0)
+        else:
+            self._syn_data = segment._replace(sequence=segment.sequence + 1, flags=0)
         return segment._replace(payload=b"", missing=0)
 
-    def _push_syn_data(self, stream: Stream) -> Iterator[tuple[Direction, TransportEvent]]:
+    def _push_syn_data(self, stream: Stream) -> TransportEvents:
         """Pass on the bytes of the SYN, if the broker has taken any of them or is not captured."""
         data, self._syn_data = self._syn_data, None
         responses = self.streams.get(Direction.TO_CLIENT)
@@ -378,7 +335,7 @@ class Transport:
         self._awaits_syn = from_start and len(self.streams) < len(OTHER)
         return Begun(from_start, segment.captured_at, segment.position)
 
-    def _release(self) -> Iterator[tuple[Direction, TransportEvent]]:
+    def _release(self) -> TransportEvents:
         """Pass on what is next in either direction, each chunk after what its sender had received."""
         goes_on = True
         while goes_on:
@@ -396,13 +353,11 @@ class Transport:
                 for event in stream.release_first():
                     yield direction, event
 
-    def _lose(
-        self, direction: Direction, end: int, captured_at: int, position: int
-    ) -> Iterator[tuple[Direction, TransportEvent]]:
+    def _lose(self, direction: Direction, end: int, captured_at: int, position: int) -> TransportEvents:
         for gap in self.streams[direction].give_up(end, captured_at, position):
             yield direction, gap
 
-    def _lose_next(self, captured_at: int, position: int) -> Iterator[tuple[Direction, TransportEvent]]:
+    def _lose_next(self, captured_at: int, position: int) -> TransportEvents:
         """Lose the next missing bytes of both directions, acknowledged or not."""
         for direction, stream in self.streams.items():
             stream.drop_behind_end()
@@ -440,39 +395,3 @@ class Transport:
         stream = self.streams.get(direction)
         if stream is None or not stream.has_end:
             self.closing_sides.withdraw(direction)
-
-
-class Wait:
-    """The current wait: since when, in nanoseconds since the epoch, and for which bytes.
-
-    `since` is None while there is no wait. `ends` has the offset up to which the bytes of each direction were
-    awaited when the wait began.
-    """
-
-    def __init__(self) -> None:
-        self.since: int | None = None
-        self.ends: Mapping[Direction, int] = {}
-        self._segments = 0
-
-    def note(self, captured_at: int, streams: Mapping[Direction, Stream], *, is_held_up: bool) -> None:
-        """Begin, go on or end, after a segment was processed.
-
-        `is_held_up` is true if something other than bytes of the streams is awaited.
-        """
-        self._segments += 1
-        ends = {each: stream.awaited_end for each, stream in streams.items() if stream.has_lost_bytes}
-        if not ends and not is_held_up:
-            self.end()
-        elif self.since is None or not (
-            is_held_up or any(streams[each].next_offset < self.ends.get(each, 0) for each in ends)
-        ):
-            self.since, self._segments, self.ends = captured_at, 0, ends
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether it has lasted for so many segments that it must be given up, whatever the clock says."""
-        return self._segments > MAX_WAIT_SEGMENTS
-
-    def end(self) -> None:
-        """End the wait."""
-        self.since, self._segments, self.ends = None, 0, {}

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from decoders.frame.record import Closing, Direction, Endpoint, Kind, Record
 from decoders.wire.closing import Ends
 from decoders.wire.columnar.segments import SOCKET_WORDS, sockets_of
+from decoders.wire.connection import ClientSyn
 from decoders.wire.recorder import Run, connection_id
 from decoders.wire.segment import SocketAddress
-from decoders.wire.transport import ClientSyn
 
 _CLOSINGS = list(Closing)
 _DIRECTIONS = list(Direction)

@@ -14,7 +14,8 @@ from decoders.tls.key_log import KeyLog
 from decoders.wire import transport
 from decoders.wire.segment import Packet, Segment, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
-from decoders.wire.transport import MAX_WAIT, MAX_WAIT_SEGMENTS, Transport
+from decoders.wire.transport import Transport
+from decoders.wire.waiting import MAX_WAIT, MAX_WAIT_SEGMENTS
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed, scalar
 from tests.decoders.wire.conversation import (

@@ -15,7 +15,7 @@ from decoders.wire.segment import Packet, Segment, SocketAddress, TcpFlag, read_
 from decoders.wire.stream import MAX_AHEAD
 from decoders.wire.synthesis import SyntheticConnection, packet_of
 from decoders.wire.tracker import Tracker
-from decoders.wire.transport import MAX_WAIT
+from decoders.wire.waiting import MAX_WAIT
 from tests.decoders.wire.columnar.equality import assert_equal, placed
 from tests.decoders.wire.conversation import (
     CLIENT,
