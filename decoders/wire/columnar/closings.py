@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from decoders.frame.record import NO_TIME, Closing, Record
 from decoders.retention import KEPT_FOR
 from decoders.wire.columnar.events import ChangeColumns
-from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
+from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.flows import UNSET
 from decoders.wire.columnar.frames import FrameBatchBuilder
+from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.connection import Connection
 from decoders.wire.eviction import HEAVY, Standing, closed_at_once, max_half_open, may_be_idle
 from decoders.wire.framing import PREFIX

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import NO_TIME, Record
 from decoders.wire.columnar.closings import ColumnarClosings
-from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
+from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.frames import FrameBatchBuilder
+from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch, scalar_segment
 from decoders.wire.columnar.tls_ahead import TlsAhead

@@ -36,9 +36,10 @@ from decoders.wire.columnar.fast_path_state import (
     TOTALS,
     FastPathState,
 )
-from decoders.wire.columnar.flow_table import FlowTable, LazyConnections
+from decoders.wire.columnar.flow_table import FlowTable
 from decoders.wire.columnar.flows import FLOW, STREAM
 from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
+from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.columnar.offload import add_counts, opened
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SocketPairs, put_segment, read_segments
