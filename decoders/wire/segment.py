@@ -96,7 +96,7 @@ class _SkippedError(Exception):
 
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
 _VLAN_TAGS = frozenset({0x8100, 0x88A8, 0x9100})
-_BSD_IP_FAMILIES = frozenset({2, 10, 24, 28, 30})
+BSD_IP_FAMILIES = frozenset({2, 10, 24, 28, 30})
 """AF_INET, and AF_INET6 as Linux, NetBSD, FreeBSD and macOS number it."""
 _IPV4 = struct.Struct(">BxHxxHxBxx4s4s")
 _IPV6 = struct.Struct(">4xHBx16s16s")
@@ -157,7 +157,7 @@ def _after_ethertype(data: bytes, at: int) -> int:
 
 def _after_family(data: bytes) -> int:
     """Return the offset behind the address family, which is in the byte order of the capturing host."""
-    if not _BSD_IP_FAMILIES.intersection(struct.unpack_from("<I", data) + struct.unpack_from(">I", data)):
+    if not BSD_IP_FAMILIES.intersection(struct.unpack_from("<I", data) + struct.unpack_from(">I", data)):
         raise _SkippedError("not-ip")
     return 4
 

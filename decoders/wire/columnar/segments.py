@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled, inlined
 from decoders.keyed_hash import HashKeys, first_slot, hashed
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.segment import LinkType, Segment, SocketAddress
+from decoders.wire.segment import BSD_IP_FAMILIES, LinkType, Segment, SocketAddress
 from decoders.wire.stream import SEQUENCE_SPACE
 
 SOCKET_WORDS = 5
@@ -29,7 +29,7 @@ _ETHERNET = int(LinkType.ETHERNET)
 _LINUX_SLL, _LINUX_SLL2 = int(LinkType.LINUX_SLL), int(LinkType.LINUX_SLL2)
 _BSD = (int(LinkType.NULL), int(LinkType.LOOP))
 _BARE = tuple(map(int, (LinkType.RAW, LinkType.RAW_BSD, LinkType.RAW_OPENBSD, LinkType.IPV4, LinkType.IPV6)))
-_BSD_IP_FAMILIES = (2, 10, 24, 28, 30)
+_BSD_IP_FAMILIES = tuple(sorted(BSD_IP_FAMILIES))
 _IPV4, _IPV6 = 0x0800, 0x86DD
 _VLAN, _SERVICE_VLAN = 0x8100, 0x88A8
 _PROTOCOL_TCP = 6
