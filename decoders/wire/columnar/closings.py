@@ -1,8 +1,8 @@
 """Closes connections without a packet of their own: evicts them, and closes idle ones.
 
-What flows hold is counted here, and their ends become columns: the scalar tracker takes some 50 microseconds
+The ends of offloaded connections become columns, without the scalar tracker: it takes some 50 microseconds
 for each, and 150 if its state must be copied back from its flow. Only connections that are decrypted, that
-hold bytes ahead of others, or that are not offloaded are left to it.
+hold bytes behind a hole, or that are not offloaded are left to it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class ColumnarClosings:
         return captured_at - earliest > KEPT_FOR
 
     def note_packet(self, captured_at: int) -> None:
-        """Note that compiled code does not process a packet. No connection is idle, or `is_due` was False."""
+        """Note a packet that compiled code does not process, and for which `is_due` was False."""
         if may_be_idle(captured_at, self._looked_at.item()):
             self._looked_at[0] = captured_at
         self._earliest[0] = min(self._earliest.item(), captured_at)
@@ -168,7 +168,7 @@ class ColumnarClosings:
 class SilentFlows:
     """Open connections in the order of their latest packets, as it was when `fill` was called.
 
-    Those that have been seen since are left out when it is their turn, so each packet is paid for once.
+    Connections that have been seen since are skipped at their turn, so each packet costs one step at most.
     """
 
     def __init__(self, table: FlowTable) -> None:
@@ -178,7 +178,7 @@ class SilentFlows:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it was the turn of all."""
+        """Whether none is left."""
         return self._head == len(self._flows)
 
     @property
@@ -198,7 +198,7 @@ class SilentFlows:
         self._head = 0
 
     def take(self, before: int, most: int) -> NDArray[np.int64]:
-        """Return the next flows, `most` at most, as long as they were last seen before a capture time."""
+        """Remove and return the next flows that were last seen before a capture time, `most` at most."""
         seen = self._table.flows.states["last_packet"]
         taken = [self._flows[:0]]
         while most and not self.is_empty:

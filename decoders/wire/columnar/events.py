@@ -27,13 +27,14 @@ _CLOSINGS = list(Closing)
 _DIRECTIONS = list(Direction)
 _SERVERS = 1_000
 SYN = Struct(f"={4 + SOCKET_WORDS}q")
-"""A SYN's sequence number, number, capture time and position of the record OPENED, and the socket words."""
+"""The SYN's sequence number; the number, capture time and position of the record OPENED; the socket words."""
 
 
 def ends_of(numbers: int, closed: int) -> Ends:
     """Return where the directions of a connection ended, of which both had begun.
 
-    The lower 32 bits of `numbers`, and of `closed` the lowest one, are those of the direction TO_BROKER.
+    `numbers` has the 32-bit sequence number of TO_BROKER in its lower half and that of TO_CLIENT above it;
+    `closed` has a bit for each direction, the lowest one for TO_BROKER.
     """
     to_broker, to_client = numbers & 0xFFFFFFFF, numbers >> 32 & 0xFFFFFFFF
     return Ends((to_broker, to_client), (bool(closed & 1), bool(closed & 2)))
@@ -43,7 +44,7 @@ class LazyConnection:
     """A connection that compiled code has opened: what its SYN said, and its record OPENED on demand.
 
     The connection has this object as long as it is open, and batches share it, so the record is made once.
-    The object is small, and its SYN a string of bytes, because the garbage collector counts other objects.
+    It is small, and keeps its SYN as bytes, because more objects would cost more garbage collection.
     `key` is twice the socket pair, plus 1 if the lower socket is the client. `closed_at`, and `numbers` and
     `closed` as `ends_of` takes them, are set when it is closed.
     """

@@ -353,7 +353,7 @@ def _open_or_close(state: FastPathState, row: int) -> int:
 
 @inlined
 def _repeats_opening(state: FastPathState, flags: Any, ahead: Any, acknowledged: Any) -> Any:
-    """Whether a segment repeats the SYN or the SYN-ACK, as kernels do when the other side does not exist."""
+    """Whether a segment repeats the SYN or the SYN-ACK, as kernels do that get no answer."""
     packet, flow = state.packet[0], state.flows[state.packet[0].flow]
     if not flow.is_opening or ahead != -1:
         return False

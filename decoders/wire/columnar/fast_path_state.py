@@ -25,8 +25,7 @@ OUT_OF_SLOTS: Final = 4
 """Process the packet again, after the rows for frames, the bytes for frames or the flow's ring of requests in
 flight has grown."""
 CLOSES: Final = 5
-"""The packet ends its connection, and nothing else of the connection is left to process. The fast path does
-not stop for it."""
+"""The packet ends its connection, of which nothing else is left to process. The fast path goes on."""
 OUT_OF_FLOWS: Final = 6
 """Process the packet again, after flows were made ready."""
 
@@ -58,10 +57,10 @@ TOTALS = np.dtype(
 `half_open` of them half-open; below `max_open` and `max_half_open` a SYN opens another one without the scalar
 tracker. `ready` flows are ready, and `changes` rows of the table of changes are used.
 
-Times are nanoseconds since the epoch. No open connection was last seen before `oldest`, if it has been silent
-since connections were last put in order, or else before `earliest`, the earliest packet since then.
-Idle ones were looked for at `looked_at`, and a packet captured after `waits_until` makes a connection give up
-a wait.
+Times are nanoseconds since the epoch. `earliest` is the earliest packet since connections were last put in
+order; none that has been silent since then was last seen before `oldest`. So the earlier of both bounds all
+open connections. Idle ones were last looked for at `looked_at`. A packet captured after `waits_until` makes a
+connection give up a wait.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Counts of the bytes to one port. The first row is for ports that are not named."""
@@ -77,7 +76,7 @@ LIMITS = np.dtype(
         ("in_flight_cost", np.int64),
     ]
 )
-"""The constants of these names in the scalar code."""
+"""The constants and arguments of these names in the scalar code; `idle_after` is KEPT_FOR."""
 CHANGE = np.dtype(
     [
         ("row", np.int64),
@@ -91,8 +90,8 @@ CHANGE = np.dtype(
     ]
 )
 """A connection that a packet opened (`closing` is 0) or closed: the row of the packet, the socket pair, the
-flow, and the number of the record. `closer` is the direction that was closed first, the bits
-of `closed` say which directions their senders have closed."""
+flow, and the number of the record. `closer` is the direction that was closed first. Bit 0 of `closed` says
+whether the client has closed TO_BROKER, bit 1 whether the broker has closed TO_CLIENT."""
 PACKET = np.dtype(
     [
         (name, np.int64)

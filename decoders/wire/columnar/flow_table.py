@@ -22,15 +22,15 @@ from decoders.wire.tracker import Tracker
 
 NO_FLOW = -1
 CLOSED = -2
-"""Instead of a flow: the connection of the socket pair is closed, and no later packet that has a pair has
-opened another one."""
+"""Instead of a flow: the connection of the socket pair is closed, and none has been opened since."""
 UNKNOWN_SYN = -2
 """Instead of an initial sequence number: only the scalar tracker knows it."""
 MAX_COPIED = 64 * 1024 * 1024
 """Bytes of frames under assembly that are copied to flows during a batch. Its data keeps each copy, so more
 connections stay with the scalar tracker until the next batch."""
 _FEW_BEGINNINGS = 64
-"""Frames under assembly that are copied from batch to batch, if they are no larger than the batch."""
+"""At most so many frames under assembly are all copied from batch to batch, if they have no more bytes than
+the batch."""
 _PACKET_BITS = 48
 _REMEMBERED = (Closing.FIN, Closing.RST)
 """The endings after which a tracker remembers a connection."""
@@ -45,8 +45,8 @@ class FlowTable:
     and above them whether the lower socket was the client; or it is UNKNOWN_SYN. `closer_of_pair`
     (int64) is then the number of the packet that closed it, else 0. `port_rows` (uint16) has the row in which
     the bytes of each port are counted; row 0 is shared by ports that are not named. `lazy` has the open lazy
-    connections by flow, in the order in which they opened. `packet` is the number of the scalar tracker's
-    latest packet.
+    connections by flow, in the order in which they opened; `half_open` connections are half-open. `packet` is
+    the number of the scalar tracker's latest packet.
     """
 
     def __init__(self, tracker: Tracker) -> None:
@@ -80,8 +80,9 @@ class FlowTable:
         """Prepare for `count` socket pairs and the next packets, whose pairs are `pairs`.
 
         The beginnings of frames that the packets may continue are copied from the previous batch's data to
-        the current one's, which holds the bytes of the packets so far. If there are many others, they are
-        kept apart, so that each batch copies no more of them than its packets and those before touch.
+        the current one's, which holds the bytes of the packets so far. If there are many beginnings, those of
+        other connections are kept apart, so that each batch copies only those that its packets or those of
+        the batch before it touch.
         """
         self.flows.begin_batch()
         self._copied_at_most = MAX_COPIED
@@ -110,8 +111,8 @@ class FlowTable:
                 self._put_apart(begun[~touched[begun[:, 0]]], previous)
             begun = np.argwhere(are_begun & (touched[:, np.newaxis] | ~self._is_apart))
             rows = streams[begun[:, 0], begun[:, 1]]
-        # Each frame gets room for its share of the bytes, so that a few large frames need not be copied
-        # again, and many take no more memory than the packets.
+        # Each frame gets room for an equal share of the batch's bytes. So a few large frames need not be
+        # copied again, and many take no more memory than the packets.
         capacities = np.minimum(rows["size"], rows["filled"] + used // max(1, len(begun)))
         current.reserve(int(capacities.sum()))
         for (flow, direction), capacity in zip(begun.tolist(), capacities.tolist(), strict=True):
@@ -144,8 +145,8 @@ class FlowTable:
     def choose_pairs(self, remembered: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Renumber the pairs of open connections, and of the `remembered` ones that were closed last.
 
-        Returns the former numbers of these pairs, in their order, and the new number of each former one: -1
-        if it has none.
+        Returns the former numbers of these pairs, rising, and the new number of each former one, -1 if it
+        has none.
         """
         closed = np.flatnonzero(self.closer_of_pair)
         if len(closed) > remembered:
@@ -246,7 +247,7 @@ class FlowTable:
         self.flows.release_all(numbers)
 
     def _drop_adopted(self, flow: int) -> int | None:
-        """Note that a connection was closed that the scalar tracker knows, and return its socket pair."""
+        """Drop a connection that the scalar tracker knows. Returns its socket pair, None if it has none."""
         connection = self._connections.pop(flow)
         del self._flow_of_id[connection.identity]
         self._tracker.drop(connection)
@@ -262,7 +263,7 @@ class FlowTable:
         restore(self.flows, flow, connection, builder.data)
 
     def stays(self, flow: int) -> bool:
-        """Whether a flow stays with the scalar tracker, which has processed one of its packets.
+        """Whether the scalar tracker keeps a flow, of which it has just processed a packet.
 
         Copying a connection to its flow and back takes time for each request in flight and each byte under
         assembly, so the scalar tracker first processes as many packets as take that long.

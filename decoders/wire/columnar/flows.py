@@ -16,8 +16,8 @@ Every open connection has a flow, which is a row of these arrays:
     RELEASED   the connection is closed                     FREE when the next batch begins: records of this
                                                             batch still name the number
 
-Only ordinary connections are offloaded: their segments come in order. What a stream holds ahead of them
-stays in its `Connection`, and the flow becomes SCALAR before its segments reach that. These fields of FLOW
+Only ordinary connections are offloaded: their segments come in order. Bytes that a stream holds behind a hole
+stay in its `Connection`, and the flow becomes SCALAR before its segments reach them. These fields of FLOW
 say what is awaited next. If anything else comes, the flow becomes SCALAR, too:
 
     field           the connection                                    next
@@ -171,8 +171,8 @@ IN_FLIGHT = np.dtype(
 class Flows:
     """All flows, by number: `states` has dtype FLOW and shape (n,), `streams` dtype STREAM and shape (n, 2).
 
-    The number of a released flow is reused only in the next batch. The first `ready_count` rows of `ready`
-    have dtype READY.
+    The number of a released flow is reused only in the next batch. The first `ready_count` rows of `ready`,
+    of dtype READY, are the flows that are ready.
     """
 
     def __init__(self) -> None:
@@ -255,9 +255,9 @@ class Flows:
 
 
 def _doubled(array: NDArray[np.void]) -> NDArray[np.void]:
-    """Copy into an array that is twice as long, with zeros behind.
+    """Copy into an array that is twice as long, whose second half is zero.
 
-    Bytes are copied ten times as fast as rows, whose fields numpy copies one by one.
+    Copying bytes is ten times as fast as copying rows, of which numpy copies each field.
     """
     doubled = np.zeros((2 * len(array), *array.shape[1:]), array.dtype)
     doubled.reshape(-1).view(np.uint8)[: array.nbytes] = array.reshape(-1).view(np.uint8)

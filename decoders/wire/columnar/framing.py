@@ -120,7 +120,7 @@ def _add_piece(state: FastPathState, at: Any, end: Any) -> Any:
     if piece == stream.size:
         stream.start = at
     elif _flow(state).is_tls and stream.filled in (0, at - stream.start):
-        # The plaintext of successive records is in one place.
+        # The plaintext of successive records is contiguous, so the frame is not copied.
         stream.start, stream.capacity = at - stream.filled, stream.filled + piece
     else:
         if stream.filled + piece > stream.capacity:

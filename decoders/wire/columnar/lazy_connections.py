@@ -33,8 +33,7 @@ from decoders.wire.tracker import Tracker
 class LazyConnections:
     """Follows lazy connections from their SYN until they are adopted or remembered.
 
-    The scalar tracker does not know the open ones, nor those that have ended. `max_remembered` is how many
-    closed connections it remembers.
+    `max_remembered` is how many closed connections the scalar tracker remembers.
     """
 
     def __init__(self, tracker: Tracker, flow_table: FlowTable, max_remembered: int) -> None:
@@ -116,7 +115,7 @@ class LazyConnections:
 
     def choose_pairs(self) -> NDArray[np.int64]:
         """Renumber the pairs of connections that are open or remembered. Returns their former numbers."""
-        # Twice as many as are remembered, since the ends that one packet brings are not in their order.
+        # Twice as many as are remembered, since connections that one packet closes are in no order.
         pairs, numbers = self._table.choose_pairs(2 * self._max_remembered)
         for lazy in (*self._table.lazy.values(), *self._ended):
             lazy.key = 2 * int(numbers[lazy.pair]) + (lazy.key & 1)

@@ -63,12 +63,11 @@ _NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS)
 def offload(
     connection: Connection, flows: Flows, flow: int, lower_is_client: bool, port: int
 ) -> list[bytes] | None:
-    """Copy a connection's state to a flow. Returns None if the connection cannot be offloaded.
+    """Copy a connection's state to a flow. `port` is the row in which bytes of the server's port are counted.
 
-    `port` is the row in which bytes of the server's port are counted.
-
-    Returns for each direction the bytes of the frame under assembly. The caller must copy them to the batch's
-    data; until then the flow's streams say that there are none.
+    Returns None if the connection cannot be offloaded, else the bytes of the frame under assembly in each
+    direction. The caller must copy them to the batch's data; until then the flow's streams say that there are
+    none.
     """
     if not connection.can_be_offloaded:
         return None
@@ -163,7 +162,7 @@ def _stream_row(stream: StreamSnapshot, frame: AssemblySnapshot | None) -> tuple
 def restore(flows: Flows, flow: int, connection: Connection, data: NDArray[np.uint8]) -> None:
     """Copy an offloaded flow's state back to its connection; `data` holds the frames under assembly.
 
-    The held bytes of TLS records must be copied before.
+    The held bytes of TLS records must be copied first.
     """
     state = dict(zip(flows.states.dtype.names or (), flows.states[flow].item(), strict=True))
     in_flight = _requests_in_flight(state, flows)

@@ -64,10 +64,10 @@ class SlowPath:
         self._closings.begin_batch(builder, self._restore)
 
     def run(self, row: int) -> bool:
-        """Process a packet. Returns False if the fast path may process it now.
+        """Process a packet, or return False if the fast path must be tried again for it.
 
-        Either connections were idle, or it belongs to a flow that was not linked to its pair before, and that
-        may be offloaded.
+        That is so after connections were closed as idle, and when the packet's pair was not linked to its
+        flow before, which may be offloaded.
         """
         segment = scalar_segment(self._packets, self._segments, row)
         if self._closings.is_due(segment.captured_at):

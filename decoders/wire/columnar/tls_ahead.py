@@ -54,7 +54,7 @@ class TlsAhead:
         self._table = table
         self._size = MIN_WINDOW
         self._waiting: dict[int, tuple[Connection, bool]] = {}
-        """Connections by flow that can be offloaded, and `lower_is_client`."""
+        """Connections that can be offloaded, by flow, and whether the lower socket is their client."""
         self._followed: dict[int, Decryption] = {}
         """The decryption of each offloaded connection, by flow."""
         self._decrypts = np.full((0, len(_DIRECTIONS)), None)
@@ -85,7 +85,7 @@ class TlsAhead:
         self._size = MIN_WINDOW if self._waiting else min(2 * self._size, MAX_WINDOW)
         self._offload(builder)
         end = min(packets.size, begin + self._size)
-        # Without packets too, so that the code is compiled before it is needed.
+        # Also for an empty batch, which compiles the code before it is needed.
         if self._followed or not packets.size:
             self._gather(segments, pairs, begin, end)
             self._open(*self._cut(packets, segments, begin, end), builder)

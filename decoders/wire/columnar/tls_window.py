@@ -70,9 +70,9 @@ RECORD = np.dtype(
         ("opened", np.bool_),
     ]
 )
-"""A complete record: where in its region it begins, its encrypted content begins, and it ends.
+"""A complete record: where it begins in its region, where its encrypted content begins, and where it ends.
 
-It begins at `at` of the ciphertext. Once `opened`, its plaintext is the `size` bytes at `plain` of
+It begins at `at` of the ciphertext. If it could be `opened`, its plaintext is the `size` bytes at `plain` of
 the batch's data. `type` is the content type in its header.
 """
 PIECE = np.dtype(

@@ -56,9 +56,9 @@ from decoders.wire.segment import Skipped, TcpFlag, locate_segment
 from decoders.wire.tracker import MAX_HELD, OnEnd, Tracker
 
 MAX_PAIRS = 1 << 18
-"""Beyond so many socket pairs, those of connections that are open or remembered are numbered anew.
+"""With more socket pairs, those of connections that are open or remembered are numbered anew.
 
-At most 150,000 are then left. With more pairs, the batch at which their table grows would take too long.
+At most 150,000 are then left. Without a limit, the batch at which the table grows would take too long.
 """
 _FLOWS_MADE_READY = 1024
 _OPENS = int(TcpFlag.SYN | TcpFlag.ACK)
@@ -166,7 +166,7 @@ class ColumnarTracker:
 
     @property
     def connections(self) -> Collection[Connection]:
-        """The open connections. Their attributes are up to date only after `finish`."""
+        """The open connections. State that is in flows reaches their attributes only at `finish`."""
         self._lazy.adopt_all()
         return self._tracker.connections
 
