@@ -65,7 +65,7 @@ class Gap(NamedTuple):
 
 
 class UnsizedGap(NamedTuple):
-    """Unknown many bytes: of plaintext that cannot be decrypted, or where a gap turned out to be none.
+    """A gap of unknown size: plaintext that cannot be decrypted, or a stream that goes on in a forged gap.
 
     `captured_at` and `position` are those of the packet that shows it.
     """

@@ -13,12 +13,13 @@ sequence number that the receiver expects (RFC 9293 section 3.5.3, RFC 5961 sect
     unknown, as no segment of its      if it acknowledges the SYN
     sender was captured
 
-The connection goes on if the receiver of the RST sends anything, or its sender bytes or anything behind it.
+The connection goes on if the receiver of the RST then sends anything, or if its sender sends bytes, or
+anything at or behind the number of the RST.
 
-A sender that knows the expected number can still deceive, such as a client that sends a RST with a wrong
-checksum before each request: it ends the connection here and not at the broker. New bytes of a closed
-connection contradict its close, see `Ends`, unless somebody else than the client has sent them: a host that
-opens nothing answers a SYN-ACK with a RST, and who forged the SYN may send requests behind it.
+Whoever knows the expected number can still deceive. A RST with a wrong checksum, which a client may send
+before each request, ends the connection here and not at the broker. So new bytes on a closed connection
+contradict its close (`Ends`), unless a stranger has sent them: a host whose address was forged in a SYN
+answers the SYN-ACK with a RST, and requests may still follow in its name.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Reset:
         return 0 <= other.offset_of(self._segment.acknowledgment) <= other.next_offset
 
     def is_expected(self, streams: Mapping[Direction, Stream]) -> bool:
-        """Whether the receiver takes it, if no other byte of its sender was sent."""
+        """Whether the receiver takes it, provided that no byte of its sender was missed."""
         own = streams.get(self.direction)
         return own is None or own.expects(own.offset_of(self._segment.sequence))
 
@@ -117,7 +118,7 @@ class Reset:
             self.went_on = True
 
     def ends(self, streams: Mapping[Direction, Stream]) -> dict[Direction, int]:
-        """Return the offsets up to which its sender has sent bytes and, if it tells, has received them."""
+        """Return up to which offset its sender has sent and, if the RST has ACK, received."""
         numbers = {self.direction: self._segment.sequence}
         if self._segment.flags & TcpFlag.ACK:
             numbers[OTHER[self.direction]] = self._segment.acknowledgment
@@ -168,7 +169,7 @@ class ClosingSides:
     def first(self, streams: Mapping[Direction, Stream]) -> Direction:
         """Return the side that sent the first close_notify, FIN or RST, NONE if none was captured.
 
-        Of two FINs or RSTs the second is the first if the other one acknowledges it, as `streams` show.
+        Of two FINs or RSTs the one captured later was sent first if it is a FIN that the other acknowledges.
         """
         if self._notified_by is not None:
             return self._notified_by

@@ -137,9 +137,9 @@ class Connection:
     def is_replaced_by(self, segment: Segment) -> bool:
         """Whether a segment shows that the broker has another connection between the same sockets.
 
-        The broker decides whether it takes a SYN (RFC 5961 section 4): it responds with a SYN-ACK. If that
-        was not captured, its later segments acknowledge the SYN, and so they do if the SYN was not. Where no
-        segment of the broker was captured, a SYN suffices.
+        The broker decides whether it takes a SYN (RFC 5961 section 4). Its SYN-ACK shows that it does, as
+        does a later segment that acknowledges the SYN. If the SYN was not captured, its SYN-ACK must come
+        twice, or such a segment after it. Where no segment of the broker was captured, a SYN suffices.
         """
         if segment.flags & TcpFlag.SYN:
             is_answer = self.direction(segment) is Direction.TO_CLIENT and self._may_answer(segment)
@@ -166,10 +166,10 @@ class Connection:
         self.ledger.skip(SkipReason.AFTER_CLOSE, len(segment.payload))
 
     def offered_syn(self, segment: Segment) -> Segment | None:
-        """Return the SYN of the connection that replaces this one, at the place of the broker's segment.
+        """Return the SYN of the connection that replaces this one, None if the broker's segment begins it.
 
-        Its bytes count as missing, because they were skipped. None if the segment itself begins the
-        connection.
+        The SYN gets the capture time and position of the segment. Its bytes count as missing, because they
+        were skipped.
         """
         syn = self._offered_syn
         if syn is None or (segment.flags & TcpFlag.SYN and not self.repeats(segment, syn)):
@@ -372,7 +372,7 @@ class Connection:
             self.decryption = None
 
     def direction(self, segment: Segment) -> Direction:
-        """Return the direction of a segment between both sockets."""
+        """Return the direction of a segment of this connection."""
         return Direction.TO_BROKER if segment.source == self.client else Direction.TO_CLIENT
 
     def _acknowledged_by(self, number: int) -> Acknowledged:

@@ -18,10 +18,10 @@ A connection that is UNANSWERED or ANSWERED is half-open. A forged source addres
 host that receives the broker's segments can acknowledge them. Connections are evicted in the order of these
 states, and those in the same state in the order of their latest segments.
 
-When all together hold too many bytes, those that hold most are evicted, until half is free. Those that were
-silent for KEPT_FOR are closed as idle; every IDLE_INTERVAL of capture time they are looked for. Each time at
-most `closed_at_once` are closed: many, because ordering all connections takes a millisecond, and not all,
-because closing one may take 150 microseconds.
+When all together hold too many bytes, those that hold most are evicted, until half is free. Every
+IDLE_INTERVAL of capture time those that were silent for KEPT_FOR are closed as idle. Each time at most
+`closed_at_once` are closed: many, because ordering all connections takes a millisecond, and not all, because
+closing one may take 150 microseconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_CONNECTIONS: Final = 50_000
 """Open connections. Each takes some 8 KiB besides the bytes that it holds."""
 
 IDLE_INTERVAL: Final = 100_000_000
-"""Nanoseconds of capture time."""
+"""Nanoseconds of capture time between two searches for idle connections."""
 
 HEAVY: Final = "heavy"
 """The name in metrics of connections that are evicted because of the bytes that they hold."""
@@ -80,5 +80,5 @@ def closed_at_once(max_connections: int) -> int:
 
 
 def may_be_idle(captured_at: int, looked_at: int) -> bool:
-    """Whether idle connections are looked for when a packet is captured, after they were at another time."""
+    """Whether it is time to look for idle connections, which was last done at `looked_at`."""
     return not 0 <= captured_at - looked_at < IDLE_INTERVAL

@@ -37,8 +37,8 @@ from decoders.wire.framing import Frame
 MAX_IN_FLIGHT = 10_000
 """Requests in flight. One more discards all of them, as if they were missed."""
 COMPARED = 1_024
-"""With so many requests in flight, an ID that does not rise is taken for a repeated one: comparing it with
-all would let a client make each request as expensive as it likes."""
+"""With so many requests in flight, an ID that does not rise is taken for a repeated one. Compiled code
+would compare it with all, so a client could make each request as expensive as it likes."""
 MAX_AGE = 3600 * 1_000_000_000
 """Nanoseconds after which a request is discarded, as if it was missed, when a later one is captured."""
 IN_FLIGHT_COST = 256
@@ -275,7 +275,7 @@ class LatestApiVersions:
         self.response = ApiVersionsResponse(frame.end, frame.completed_at, awaited_alone)
 
     def note_gap(self, direction: Direction) -> None:
-        """Note that frames of a direction may have been missed, before `in_flight` does."""
+        """Note that frames of a direction may have been missed. To be called before `in_flight.note_loss`."""
         if self._may_be_hidden(direction):
             self.forget()
 

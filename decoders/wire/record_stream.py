@@ -16,7 +16,7 @@ from decoders.tls.session import Content
 from decoders.wire.chunk import PIECE_COST, Chunk
 
 MAX_PIECES_AHEAD: Final = 32
-"""Pieces of an incomplete record with which it is still read ahead. Each window copies them.
+"""An incomplete record in more pieces is not read ahead, since each window copies them.
 
 A record of 16 KiB has twelve in ordinary segments.
 """
