@@ -82,7 +82,7 @@ class PcapReader:
                 return
             position = self.position
             self.position += RECORD_HEADER_SIZE + captured
-            captured_at = seconds * 1_000_000_000 + ticks * self.nanoseconds_per_tick
+            captured_at = seconds * _NANOSECONDS + ticks * self.nanoseconds_per_tick
             yield Packet(captured_at, self.link_type, data, original, position)
 
     def mark_truncated(self) -> None:
@@ -112,7 +112,7 @@ class PcapWriter:
         """Append one packet. Raises ValueError if its link type is not the file's."""
         if packet.link_type != self._link_type:
             raise ValueError(f"a packet of link type {packet.link_type} in a file of {self._link_type}")
-        seconds, nanoseconds = divmod(packet.captured_at, 1_000_000_000)
+        seconds, nanoseconds = divmod(packet.captured_at, _NANOSECONDS)
         self._stream.write(
             struct.pack("<IIII", seconds, nanoseconds, len(packet.data), packet.original_length)
         )

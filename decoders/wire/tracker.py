@@ -55,7 +55,7 @@ from decoders.wire.waiting import MAX_WAIT, WaitingConnections
 MAX_HELD = 128 * 1024 * 1024
 """Bytes that buffered segments, incomplete frames and requests in flight may hold.
 
-Incomplete frames take up to four times as much memory where they are copied from batch to batch.
+Incomplete frames take up to four and a half times as much memory, since batches copy them.
 """
 
 
@@ -66,7 +66,7 @@ class Closings(Protocol):
         """Evict connections if there is no room for the one that a segment opens."""
 
     def free(self, segment: Segment, latest: Connection | None) -> Iterable[Record]:
-        """Evict connections because all hold too much. `latest` is that of the segment, if it has it."""
+        """Evict connections because all hold too much. `latest` is the one of the segment, if it has one."""
 
     def close_idle(self, segment: Segment) -> Iterable[Record]:
         """Close connections that were silent until a segment is captured."""

@@ -336,7 +336,7 @@ class FlowTable:
     def _close(self, record: Record, flow: int) -> None:
         del self._flow_of_id[record.connection]
         self.half_open -= self._is_half_open(flow)
-        self.flows.release(flow)
+        self.flows.release_all(np.array([flow]))
         self._connections.pop(flow, None)
         pair = self._pair_of_flow.pop(flow, None)
         if pair is not None:

@@ -225,15 +225,6 @@ class Flows:
         self.streams[flows] = np.zeros((), STREAM)
         self._released += flows.tolist()
 
-    def release(self, flow: int) -> None:
-        """Clear a flow whose connection is closed."""
-        self.release_all(np.array([flow]))
-
-    def acquire_ring(self, in_flight: int) -> tuple[int, int]:
-        """Return a ring with slots for `in_flight` requests, and its size."""
-        size = ring_size(in_flight)
-        return self.rings.acquire(size), size
-
     def release_ring(self, flow: int) -> None:
         """Release the ring of a flow that leaves the state OFFLOADED."""
         state = self.states[flow]

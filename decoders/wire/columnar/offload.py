@@ -144,7 +144,8 @@ def _fill_ring(flows: Flows, in_flight: RequestsInFlightSnapshot) -> tuple[int, 
     """Copy the requests in flight to a ring. Returns the flow's fields from `ring` to `highest_id`."""
     # The slot before the first request in flight holds the latest request if none is in flight.
     requests = [in_flight.latest or _NO_REQUEST, *in_flight.requests]
-    begin, size = flows.acquire_ring(len(in_flight.requests))
+    size = ring_size(len(in_flight.requests))
+    begin = flows.rings.acquire(size)
     flows.rings.slots[slots_of_ring(begin, size, -1, len(requests))] = requests
     return begin, size, 0, len(in_flight.requests), in_flight.highest_id
 

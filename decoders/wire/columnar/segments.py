@@ -5,7 +5,7 @@ are left to `decoders.wire.segment`, which parses more headers and returns a rea
 skips.
 
 Socket pairs are numbered by a hash table with open addressing and linear probing. Pairs are only added, never
-removed; the tracker begins a new table when most of their connections are closed.
+removed; the tracker begins a new table when there are too many.
 """
 
 from __future__ import annotations
