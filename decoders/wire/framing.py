@@ -166,15 +166,9 @@ class Assembly:
 
     def frame(self, end: int, completed_at: int) -> Frame:
         """Return the complete frame, which ends at an offset of the stream."""
-        return Frame(
-            payload=bytes(self._bytes),
-            true_length=self.size or 0,
-            captured_at=self._first.captured_at,
-            position=self._first.position,
-            acknowledgment=self._first.acknowledgment,
-            completed_at=completed_at,
-            end=end,
-        )
+        first = self._first
+        place = (first.captured_at, first.position, first.acknowledgment)
+        return Frame(bytes(self._bytes), self.size or 0, *place, completed_at, end)
 
 
 class FramerState(enum.Enum):
@@ -243,7 +237,7 @@ class Framer:
         """Process the next bytes."""
         if self.state is FramerState.SYNCHRONISED:
             yield from self._cut_frames(chunk)
-        elif self.state is FramerState.OPAQUE:
+        elif self.is_opaque:
             self._ledger.skip(self._opaque_reason, len(chunk.payload))
         else:
             self._candidate += chunk.payload
@@ -252,7 +246,7 @@ class Framer:
 
     def skip(self, gap: Gap) -> Iterator[Framed]:
         """Process bytes that were not captured."""
-        if self.state is FramerState.OPAQUE:
+        if self.is_opaque:
             return
         if self._is_cut_frame(gap):
             yield from self._accept()
@@ -261,13 +255,14 @@ class Framer:
             self._assembly.skip(min(gap.size, wanted))
             if self._assembly.is_complete:
                 yield self._finish(self._assembly, gap.offset + wanted, gap.captured_at)
-            if gap.size <= wanted:
+            # At a complete frame the caller may have excluded the connection.
+            if gap.size <= wanted or self.is_opaque:
                 return
         yield self._lose_synchronisation(Loss(gap.size, gap.captured_at, gap.position))
 
     def lose(self, gap: UnsizedGap) -> Iterator[Framed]:
         """Process a gap of unknown size."""
-        if self.state is not FramerState.OPAQUE:
+        if not self.is_opaque:
             yield self._lose_synchronisation(Loss(0, gap.captured_at, gap.position))
 
     def snapshot(self) -> AssemblySnapshot | None:
@@ -281,6 +276,11 @@ class Framer:
     def synchronise(self) -> None:
         """Leave the state OPENING, because another framer has accepted the first request."""
         self.state = FramerState.SYNCHRONISED
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether all further bytes are skipped."""
+        return self.state is FramerState.OPAQUE
 
     @property
     def held(self) -> int:
@@ -314,7 +314,7 @@ class Framer:
                 return
             if assembly.is_complete:
                 yield self._finish(assembly, chunk.readable_from(at), chunk.captured_at)
-                if self.state is FramerState.OPAQUE:
+                if self.is_opaque:
                     # The caller has excluded the connection because of this frame.
                     self._ledger.skip(self._opaque_reason, len(chunk.payload) - at)
                     return

@@ -115,7 +115,7 @@ class KafkaLayer:
         self, direction: Direction, captured_at: int, position: int
     ) -> Iterator[Record]:
         """Yield a GAP: the direction may have begun before its first captured segment."""
-        if self._framers[direction].state is not FramerState.OPAQUE:
+        if not self._framers[direction].is_opaque:
             yield from self._record_loss(direction, Loss(0, captured_at, position))
 
     def process(self, direction: Direction, event: StreamEvent) -> Iterator[Record]:
@@ -154,7 +154,7 @@ class KafkaLayer:
     @property
     def is_opaque(self) -> bool:
         """Whether all further bytes are skipped."""
-        return any(framer.state is FramerState.OPAQUE for framer in self._framers.values())
+        return any(framer.is_opaque for framer in self._framers.values())
 
     @property
     def has_begun(self) -> bool:
@@ -270,7 +270,7 @@ class KafkaLayer:
 
     def _record_loss(self, direction: Direction, loss: Loss) -> Iterator[Record]:
         self._frame_recorder.note_loss(direction)
-        if self._framers[direction].state is FramerState.OPAQUE and not self._opacity.is_excluded:
+        if self._framers[direction].is_opaque and not self._opacity.is_excluded:
             self._opacity.count_connection()
             for framer in self._framers.values():
                 framer.abandon(self._opacity.reason)

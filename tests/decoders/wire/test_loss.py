@@ -17,6 +17,7 @@ from tests.decoders.wire.conversation import (
     feed_all,
     kinds,
     metadata,
+    metadata_response,
     new_tracker,
     of_kind,
     packets_of,
@@ -25,6 +26,7 @@ from tests.decoders.wire.conversation import (
     produce,
     records_of,
     to_broker,
+    to_client,
 )
 
 
@@ -123,6 +125,17 @@ class TestOpaque:
         records = feed_all(tracker, packets_of(events)[HANDSHAKE + 1 :])
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(2)]
         assert tracker.ledger.opaque_connections == 0
+
+    def test_a_hole_after_the_first_request_does_not_bring_an_excluded_client_back(self) -> None:
+        """The hole begins in the first request and ends behind it, so the boundary is lost, too."""
+        first, second = prefixed(metadata(1)), prefixed(metadata(2))
+        responses = to_client(metadata_response(1), metadata_response(2))
+        events = [(TO_BROKER, first + second), *responses, *exchanges(4)[6:]]
+        packets = packets_of(events, segment=len(first) - 5)
+        tracker = new_tracker(excludes_client="client".__eq__)
+        records = feed_all(tracker, packets[: HANDSHAKE + 1] + packets[HANDSHAKE + 3 :])
+        assert kinds(records) == [Kind.OPENED, Kind.REQUEST, Kind.GAP, Kind.CLOSED]
+        assert tracker.ledger.skipped.keys() == {SkipReason.EXCLUDED}
 
     def test_tls_records_inside_a_kafka_conversation_do_not_make_it_opaque(self) -> None:
         record = b"\x17\x03\x03" + (30).to_bytes(2) + bytes(30)
