@@ -28,8 +28,8 @@ class UnsupportedAnswerNotV0(ClaimResponseRule):
 
     ## What it does not cover
     Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. A
-    response that was cut, to a version that was not advertised before, is undecided, and so is one that
-    fits no version and may belong to a lost request. What a client does after a refusal that it cannot read
+    response that was cut is undecided unless its version was advertised before, and so is one that fits no
+    version and may belong to a lost request. What a client does after a refusal that it cannot read
     is not held against it.
     """
 
@@ -56,7 +56,11 @@ class UnsupportedAnswerNotV0(ClaimResponseRule):
         elif isinstance(body, Advertisement) and body.refuses_version:
             proper = body.body_version == 0 and response.oddity is None
             yield conforms() if proper else self._violates(f"error 35 in {_layout(body)}")
-        elif _is_unsupported(response, conversation):
+        elif body is None and response.cut:
+            # The error code may be 35, and the bytes behind it in version 0.
+            if not _is_advertised(response, conversation):
+                yield undecided(why_unread(response))
+        elif _is_advertised(response, conversation) is False:
             yield self._violates("something else")
         elif body is None and not response.known:
             yield undecided(why_unread(response))
@@ -82,10 +86,10 @@ def _layout(body: Advertisement) -> str:
     return f"body version {body.body_version}{left_over}"
 
 
-def _is_unsupported(response: Observation, conversation: Conversation) -> bool:
-    """Whether the version was outside of what the broker advertised before this response."""
+def _is_advertised(response: Observation, conversation: Conversation) -> bool | None:
+    """Whether the broker advertised the version before this response. None if it had advertised nothing."""
     before = conversation.superseded or conversation.advertised
     if before is None or before.sequence == response.first_sequence or API_VERSIONS not in before.ranges:
-        return False
+        return None
     lowest, highest = before.ranges[API_VERSIONS]
-    return not lowest <= response.api_version <= highest
+    return lowest <= response.api_version <= highest
