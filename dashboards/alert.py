@@ -9,6 +9,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
+from dashboards.links import Addresses
+
 STALLED_AFTER = 120
 """Seconds without a batch. A batch is due every few seconds, also without traffic."""
 BEGUN_WITHIN = "6m"
@@ -86,8 +88,10 @@ BLIND = {"blind": "true"}
 class Alert:
     """One alert. `summary` is the same for all series that it fires for, and `description` names them.
 
-    `details` are further annotations, for the templates of notifications. `wait` and `keep` are Prometheus'
-    `for` and `keep_firing_for`.
+    It leads to `dashboard`, whose `variables` are set to the alert's labels of these names; to `section`, an
+    anchor of the runbook, by default its own; and, if `findings` is an anchor of the application's page, to
+    those. `details` are further annotations, for the templates of notifications. `wait` and `keep` are
+    Prometheus' `for` and `keep_firing_for`.
     """
 
     name: str
@@ -96,15 +100,24 @@ class Alert:
     expression: str
     summary: str
     description: str
-    runbook: str
     dashboard: str
+    variables: tuple[str, ...] = ()
+    section: str = ""
+    findings: str = ""
     wait: str = ""
     keep: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     details: dict[str, str] = field(default_factory=dict)
 
-    def rule(self) -> dict[str, Any]:
+    def anchor(self) -> str:
+        """Return the anchor of its section of the runbook."""
+        return self.section or self.name.lower()
+
+    def rule(self, addresses: Addresses) -> dict[str, Any]:
         """Return the alert in the form of a rule file."""
+        details = dict(self.details)
+        if self.findings:
+            details["evidence_url"] = addresses.findings(self.findings)
         timing = {"for": self.wait, "keep_firing_for": self.keep}
         return {
             "alert": self.name,
@@ -118,8 +131,8 @@ class Alert:
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "runbook_url": self.runbook,
-                "dashboard_url": self.dashboard,
-                **self.details,
+                "runbook_url": addresses.section(self.anchor()),
+                "dashboard_url": addresses.dashboard(self.dashboard, *self.variables),
+                **details,
             },
         }

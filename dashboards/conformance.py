@@ -6,7 +6,7 @@ look alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from grafana_foundation_sdk.builders import dashboard as builder
 
@@ -25,7 +25,7 @@ MOSTLY = 0.5
 TIMELINE_HEIGHT, OTHERS_HEIGHT = 12, 36
 
 
-def dashboard(addresses: Addresses, alerts: Sequence[Alert]) -> builder.Dashboard:
+def dashboard(addresses: Addresses, alerts: Iterable[Alert]) -> builder.Dashboard:
     """Build the dashboard that people open first. `alerts` are all alerts."""
     return layout.laid_out(
         links.CONFORMANCE,
@@ -151,9 +151,11 @@ def _owners() -> panels.Panel:
     )
 
 
-def _alerts(addresses: Addresses, alerts: Sequence[Alert]) -> panels.Panel:
+def _alerts(addresses: Addresses, alerts: Iterable[Alert]) -> panels.Panel:
     """List the alerts that fire, with a column that links to the runbook if a browser can open it."""
-    own = {alert.name: alert.runbook for alert in alerts if not alert.runbook.endswith(SECTION_OF_LABEL)}
+    own = {
+        alert.name: addresses.section(alert.anchor()) for alert in alerts if alert.section != SECTION_OF_LABEL
+    }
     what_to_do = tables.WHAT_TO_DO if addresses.is_published else ()
     return tables.table_panel(
         "Firing alerts",

@@ -42,15 +42,9 @@ class Addresses:
     runbook: str = "docs/runbook.md"
     application: str = "http://127.0.0.1:9108"
 
-    @property
-    def evidence(self) -> str:
-        """The address of the latest findings of each rule, with their frames."""
-        return f"{self.application}/#findings"
-
-    @property
-    def example(self) -> str:
-        """The address of the latest findings of the rule that an alert names."""
-        return f'{self.evidence}-{{{{ $labels.rule | reReplaceAll "/" "-" }}}}'
+    def findings(self, anchor: str) -> str:
+        """Return the address of findings with their frames, on the application's page."""
+        return f"{self.application}/#{anchor}"
 
     def section(self, anchor: str) -> str:
         """Return the address of a section of the runbook."""
@@ -92,6 +86,10 @@ _VARIABLES = {
 
 SECTION_OF_LABEL = '{{ $labels.rule | reReplaceAll "/" "" }}'
 """The runbook's anchor of the rule that an alert names."""
+FINDINGS = "findings"
+"""The application's anchor of the latest findings of all rules."""
+FINDINGS_OF_LABEL = f'{FINDINGS}-{{{{ $labels.rule | reReplaceAll "/" "-" }}}}'
+"""The application's anchor of those of the rule that an alert names."""
 
 
 def to_rule() -> str:

@@ -6,6 +6,8 @@ for many misrouted clients at once.
 
 from __future__ import annotations
 
+from typing import Final
+
 from dashboards.alert import (
     KEEP_FIRING,
     KNOWN_FOR,
@@ -18,7 +20,7 @@ from dashboards.alert import (
     Severity,
     Watches,
 )
-from dashboards.links import CLIENTS, PIPELINE, RULE, SECTION_OF_LABEL, Addresses
+from dashboards.links import CLIENTS, FINDINGS, FINDINGS_OF_LABEL, PIPELINE, RULE, SECTION_OF_LABEL
 from dashboards.promql import level, none_of, one_of, role, select, total
 from dashboards.recordings import OFFENCES, SOFTWARE
 from expectations.judging.outcome import SUPPRESSED
@@ -69,25 +71,11 @@ OPEN = (
 ABOUT = '{{ printf "%.0f" $value }}'
 
 
-def alerts(addresses: Addresses) -> list[Alert]:
-    """Return the alerts on clients and brokers."""
-    return [
-        _client_violation(addresses),
-        _unidentified_violation(addresses),
-        _broker_violation(addresses),
-        _new_software(addresses),
-        _instance_id_shared(addresses),
-        _member_id_shared(addresses),
-        _misrouted(addresses),
-        _policy_not_met(addresses),
-    ]
-
-
 def _offences(*matchers: str) -> str:
     return select(OFFENCES, level(Level.VIOLATION), *matchers)
 
 
-def _client_violation(addresses: Addresses) -> Alert:
+def _client_violation() -> Alert:
     offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), IDENTIFIED)
     return Alert(
         CLIENT_VIOLATION,
@@ -99,14 +87,16 @@ def _client_violation(addresses: Addresses) -> Alert:
             f"{CLIENT}{OF} broke {{{{ $labels.rule }}}}; offences in 5 minutes: about "
             f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
         ),
-        runbook=addresses.section(SECTION_OF_LABEL),
-        dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
-        details={"versions": VERSIONS, "connections": OPEN, "evidence_url": addresses.example},
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_SOFTWARE,
+        details={"versions": VERSIONS, "connections": OPEN},
+        findings=FINDINGS_OF_LABEL,
         keep=KEEP_FIRING,
     )
 
 
-def _unidentified_violation(addresses: Addresses) -> Alert:
+def _unidentified_violation() -> Alert:
     """Fire for repeated offences: one packet of a scanner is an offence, too."""
     offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), UNIDENTIFIED)
     times = f"count_over_time(({total(offences, *BY_SOFTWARE)} > 0)[{UNIDENTIFIED_FOR}:5m])"
@@ -121,15 +111,16 @@ def _unidentified_violation(addresses: Addresses) -> Alert:
             f"periods of 5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their "
             "addresses and the bytes."
         ),
-        runbook=addresses.section(SECTION_OF_LABEL),
-        dashboard=addresses.dashboard(RULE, *BY_SOFTWARE),
-        details={"evidence_url": addresses.example},
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_SOFTWARE,
+        findings=FINDINGS_OF_LABEL,
         keep=KEEP_FIRING,
         labels={"identified": "false"},
     )
 
 
-def _broker_violation(addresses: Addresses) -> Alert:
+def _broker_violation() -> Alert:
     return Alert(
         "KafkaBrokerProtocolViolation",
         Watches.KAFKA,
@@ -140,14 +131,15 @@ def _broker_violation(addresses: Addresses) -> Alert:
             f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}.{WHERE} The topic "
             "kipwatch.findings names the broker, the connections and the bytes."
         ),
-        runbook=addresses.section(SECTION_OF_LABEL),
-        dashboard=addresses.dashboard(RULE, *BY_RULE),
-        details={"evidence_url": addresses.example},
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_RULE,
+        findings=FINDINGS_OF_LABEL,
         keep=KEEP_FIRING,
     )
 
 
-def _new_software(addresses: Addresses) -> Alert:
+def _new_software() -> Alert:
     offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", "cluster", "owner", *SOFTWARE)
     known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
     return Alert(
@@ -161,16 +153,15 @@ def _new_software(addresses: Addresses) -> Alert:
             f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}.{IN} It is a new release or a "
             "new client."
         ),
-        runbook=addresses.section("kafkaclientsoftwarenewlyviolating"),
-        dashboard=addresses.dashboard(CLIENTS, "job", "cluster", "owner", "client_software_name"),
-        details={"evidence_url": addresses.evidence},
+        dashboard=CLIENTS,
+        variables=("job", "cluster", "owner", "client_software_name"),
+        findings=FINDINGS,
         keep=KEEP_FIRING,
     )
 
 
-def _instance_id_shared(addresses: Addresses) -> Alert:
+def _instance_id_shared() -> Alert:
     return _shared(
-        addresses,
         "KafkaClientInstanceIdShared",
         Severity.WARNING,
         INSTANCE_ID_SHARED,
@@ -179,9 +170,8 @@ def _instance_id_shared(addresses: Addresses) -> Alert:
     )
 
 
-def _member_id_shared(addresses: Addresses) -> Alert:
+def _member_id_shared() -> Alert:
     return _shared(
-        addresses,
         "KafkaMemberIdShared",
         Severity.CRITICAL,
         MEMBER_ID_SHARED,
@@ -192,9 +182,7 @@ def _member_id_shared(addresses: Addresses) -> Alert:
     )
 
 
-def _shared(
-    addresses: Addresses, name: str, severity: Severity, rule: str, *, summary: str, consequence: str
-) -> Alert:
+def _shared(name: str, severity: Severity, rule: str, *, summary: str, consequence: str) -> Alert:
     offences = _offences(one_of("rule", [rule]))
     return Alert(
         name,
@@ -206,14 +194,15 @@ def _shared(
             f"Clients presented an ID that others have; offences in 5 minutes: about {ABOUT}.{WHERE} "
             f"{consequence} The findings name both sides; which of them copied the ID they do not tell."
         ),
-        runbook=addresses.section(SECTION_OF_LABEL),
-        dashboard=addresses.dashboard(RULE, *BY_RULE),
-        details={"evidence_url": addresses.example},
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_RULE,
+        findings=FINDINGS_OF_LABEL,
         keep=KEEP_FIRING,
     )
 
 
-def _misrouted(addresses: Addresses) -> Alert:
+def _misrouted() -> Alert:
     misrouted = select(OFFENCES, one_of("rule", [MISROUTED]), none_of("level", [SUPPRESSED]))
     return Alert(
         "KafkaClientsMisrouted",
@@ -225,14 +214,14 @@ def _misrouted(addresses: Addresses) -> Alert:
             f"Brokers told about {ABOUT} connections in 5 minutes that they came to the wrong broker or "
             f"cluster: addresses changed hands, or a load balancer or DNS mixes them up.{WHERE}"
         ),
-        runbook=addresses.section("kafkaclientsmisrouted"),
-        dashboard=addresses.dashboard(RULE, *BY_RULE),
-        details={"evidence_url": addresses.example},
+        dashboard=RULE,
+        variables=BY_RULE,
+        findings=FINDINGS_OF_LABEL,
         keep=KEEP_FIRING,
     )
 
 
-def _policy_not_met(addresses: Addresses) -> Alert:
+def _policy_not_met() -> Alert:
     success = f"min_over_time({metrics.EXPECTATION_SUCCESS.name}[{VALIDATED_WITHIN}])"
     info = f"max by (job, suite, expectation, says) ({metrics.POLICY_INFO.name})"
     return Alert(
@@ -246,7 +235,19 @@ def _policy_not_met(addresses: Addresses) -> Alert:
             "A sample within the last hour did not meet {{ $labels.expectation }} of the policy "
             "{{ $labels.suite }}: {{ $labels.says }}"
         ),
-        runbook=addresses.section("kafkapolicynotmet"),
-        dashboard=addresses.dashboard(PIPELINE, "job"),
+        dashboard=PIPELINE,
+        variables=("job",),
         keep=KEEP_FIRING,
     )
+
+
+ALERTS: Final = (
+    _client_violation(),
+    _unidentified_violation(),
+    _broker_violation(),
+    _new_software(),
+    _instance_id_shared(),
+    _member_id_shared(),
+    _misrouted(),
+    _policy_not_met(),
+)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from dashboards.alert import DELAY_SECONDS
-from dashboards.build import alerts
+from dashboards.build import rule_groups
 from dashboards.links import Addresses
 from dashboards.protocol_alerts import MISROUTED, SHARED
 from dashboards.runbook import PAGES, RUNBOOK, runbook
@@ -152,6 +152,8 @@ def test_the_objective_is_a_bucket_of_the_histogram() -> None:
 def test_own_places_are_written_into_every_link() -> None:
     """A platform team has its own Grafana, and its own place for the runbook."""
     addresses = Addresses("https://grafana.example", "https://wiki.example/runbook")
-    for alert in alerts(addresses):
-        assert alert.dashboard.startswith("https://grafana.example/d/")
-        assert alert.runbook.startswith("https://wiki.example/runbook#")
+    alerts = [rule for group in rule_groups(addresses) for rule in group["rules"] if "alert" in rule]
+    assert len(alerts) == len(ALERTS)
+    for alert in alerts:
+        assert alert["annotations"]["dashboard_url"].startswith("https://grafana.example/d/")
+        assert alert["annotations"]["runbook_url"].startswith("https://wiki.example/runbook#")

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dashboards.links import Addresses
+from dashboards.links import FINDINGS_OF_LABEL
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
@@ -221,10 +221,10 @@ def test_an_alert_leads_to_the_findings_of_its_rule(query: Query, examination: E
     query.judge(findings=examination.findings)
     found = section(query.page(), "findings")
     for rule in {finding.rule for finding in examination.findings}:
-        named = Addresses().example.replace(
+        anchor = FINDINGS_OF_LABEL.replace(
             '{{ $labels.rule | reReplaceAll "/" "-" }}', rule.replace("/", "-")
         )
-        _, place, after = found.partition(f'<a id="{named.partition("#")[2]}"></a>')
+        _, place, after = found.partition(f'<a id="{anchor}"></a>')
         assert place and place not in after
         assert f"<code>{rule}</code>" in after.partition("</summary>")[0]
 
