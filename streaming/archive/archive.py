@@ -11,10 +11,9 @@ second query can write into the same folder. A file goes through these states:
 | merged | the latest batch in it | a compaction merges it with further ones of the day |
 
 `DailyCompaction` merges the files of past days once a day, beside the query: the files of a day become one
-for each table and query. A merged file is named after the highest batch in it. After a crash names tell what
-to delete: files of batches up to that one, and merged files of lower ones, are in it already. The latest
-batch is never merged, since it may be judged again. Rows that come late for a day are merged when it is
-compacted again.
+for each table and query. A merged file is named after the highest batch in it. So names tell what a crash
+left undeleted: files of batches up to that one, and merged files of lower ones, are in it already. The latest
+batch is never merged, since it may be judged again. The next day's compaction merges rows that came late.
 """
 
 from __future__ import annotations
@@ -52,9 +51,7 @@ _DAY: Final = "day="
 ROWS: Final = 10_000
 """Maximum number of rows in memory: clients decide how many findings a batch has."""
 REPORTS: Final = 32
-"""Reports that are written at once."""
-
-
+"""Reports of a capture that are written as one batch."""
 _ROWS_OF_GROUP: Final = 100_000
 """Rows of a row group of a merged file."""
 
@@ -113,7 +110,12 @@ class Archive:
         Returns how many files were merged. Raises ArchiveNotWrittenError.
         """
         with self._explained():
-            return _compacted(self._system, self._path, TABLES, query, before=before, below=below)
+            count = 0
+            for table in TABLES:
+                for day in self._days(table):
+                    if day.base_name.removeprefix(_DAY) < before:
+                        count += _compact_day(self._system, day.path, table, query, below)
+            return count
 
     def forget(self, query: str) -> None:
         """Delete all files of a query. Raises ArchiveNotWrittenError."""
@@ -156,11 +158,17 @@ class Archive:
         hidden = f"{self._path}/{folder}/.{file}"
         return pq.ParquetWriter(hidden, table.schema, filesystem=self._system, compression="zstd")
 
+    def _days(self, table: ArchiveTable) -> Iterator[Any]:
+        """Yield the folders of a table's days, as pyarrow describes them."""
+        selector = fs.FileSelector(f"{self._path}/{table.name}", allow_not_found=True)
+        for info in self._system.get_file_info(selector):
+            if info.type is fs.FileType.Directory:
+                yield info
+
     def _delete(self, file: str) -> None:
         """Delete the files of an earlier attempt at a batch, on any day."""
         for table in TABLES:
-            days = fs.FileSelector(f"{self._path}/{table.name}", allow_not_found=True)
-            paths = [f"{day.path}/{file}" for day in self._system.get_file_info(days)]
+            paths = [f"{day.path}/{file}" for day in self._days(table)]
             for found in self._system.get_file_info(paths):
                 if found.type is fs.FileType.File:
                     self._system.delete_file(found.path)
@@ -177,7 +185,7 @@ class DailyCompaction:
 
     def after_batch(self, query: str, batch_id: int, day: str) -> None:
         """Record that a batch was written. `day` is that of its latest capture, such as `2026-06-21`."""
-        # A capture from the future must not end compaction until that day.
+        # Otherwise a capture from the future would stop compaction until that day.
         day = min(day, instant(self._clock()).date().isoformat())
         if day <= self._day or (self._thread is not None and self._thread.is_alive()):
             return
@@ -264,19 +272,8 @@ def _reason(error: Exception) -> str:
     return str(error).partition(". Detail:")[0].splitlines()[0]
 
 
-def _compacted(
-    system: Any, root: str, tables: Iterable[ArchiveTable], query: str, *, before: str, below: int
-) -> int:
-    count = 0
-    for table in tables:
-        days = fs.FileSelector(f"{root}/{table.name}", allow_not_found=True)
-        for day in system.get_file_info(days):
-            if day.type is fs.FileType.Directory and day.base_name.removeprefix("day=") < before:
-                count += _compact_day(system, day.path, table, query, below)
-    return count
-
-
 def _compact_day(system: Any, day: str, table: ArchiveTable, query: str, below: int) -> int:
+    """Merge a query's files of one table and day. Returns how many were merged."""
     found = system.get_file_info(fs.FileSelector(day))
     # Left by a compaction that was killed: the next one may write under another name.
     for info in found:
@@ -284,10 +281,12 @@ def _compact_day(system: Any, day: str, table: ArchiveTable, query: str, below: 
             system.delete_file(info.path)
     files = [file for file in _files_of(query, found) if file.batch < below]
     done = max((file.batch for file in files if file.is_merged), default=-1)
+    left = []
     for file in files:
-        if file.batch < done or (file.batch == done and not file.is_merged):
+        if file.batch > done or (file.batch == done and file.is_merged):
+            left.append(file)
+        else:
             system.delete_file(file.path)
-    left = [file for file in files if file.batch > done or (file.batch == done and file.is_merged)]
     if len(left) < 2:
         return 0
     _merge(system, day, table, left)

@@ -1,12 +1,13 @@
 """The report on an archive: versions that clients use and brokers advertise, and the history of its weeks.
 
-`archived_usage` reads from an archive what `report` shows of captures. Captures tell which versions were
-offered on the connection that used one. Here a version counts as the highest offered if it is the highest in
-any ranges that were advertised to a connection of the client. `archived_history` adds up, week by week, the
-requests of each client software, the checks of rules and the findings of owners.
+`archived_usage` reads from an archive what `report` shows of captures, except for one thing. A capture tells
+which versions were offered on the connection that used one, an archive does not. So a version counts as the
+highest offered if it was the highest of the ranges advertised to any connection of the client.
+`archived_history` adds up, week by week, the requests of each client software, the checks of rules and the
+findings of owners.
 
-Tables of months do not fit into memory as Python objects: rows are added up while they are read, and of
-connections only the needed columns are held, as columns.
+Tables of months do not fit into memory as Python objects. Rows are added up while they are read; of the
+connections only the needed columns are held, as Arrow columns.
 """
 
 from __future__ import annotations

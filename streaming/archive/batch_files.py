@@ -1,13 +1,14 @@
 """The files of an archive: their names, the folders of their days, and which of them are missing.
 
-A batch writes a file for each table and day that it has rows of. Its name has the query and the batch, and
-says whether it is merged of several batches.
+A batch writes a file for each table and day that it has rows of. The file's name has the query and the
+batch, and says whether it is merged of several batches.
 
-The metadata of each file lists the folders of all files of its batch, its *siblings*, so that the loss of a
-file shows as long as another one of the batch is there. A merged file lists what the files in it listed.
+The metadata of each file lists the folders of all files of its batch, its *siblings*: as long as one file of
+a batch is there, it tells which others are missing. A merged file lists what the files in it listed.
 
-Rows of days beyond MOST_DAYS go to the folder of FURTHER, with their own times: a file is open for each day,
-and a crafted block may have frames of thousands of days.
+A batch has folders for at most MOST_DAYS days, since a file is open for each of them, and a crafted block may
+have frames of thousands of days. Rows of further days go to the folder of the day FURTHER, with their own
+times.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ SIBLINGS_KEY: Final = b"kipwatch.files"
 """The key of a file's metadata that lists the folders of its batch, such as `usage/day=2026-06-21`."""
 _SEPARATOR: Final = b","
 _FIRST: Final = "coverage"
-"""Nearly every batch has rows of this table."""
+"""The table whose files are examined first: nearly every batch has rows of it."""
 MOST_DAYS: Final = 100
-"""Maximum number of days of a batch that have folders: each day may have seven files open, one a table."""
+"""Maximum number of days of a batch that have folders. Each may have seven files open, one a table."""
 _TENTHS_OF_A_DAY: Final = 24 * 60 * 60 * 10
 
 
@@ -94,10 +95,10 @@ def siblings_of(path: str, system: Any = None) -> list[str]:
 
 
 def missing_siblings(folder: Path) -> dict[str, list[str]]:
-    """Return the missing files of an archive, each under the path of one that lists it.
+    """Return the missing files of an archive, by the path of a file that lists them.
 
-    A missing file is named once, under the first that lists it, which is that of the coverage if there is
-    one.
+    Each is named once, under the first file that lists it: that of the coverage if there is one. Raises
+    OSError and pyarrow's errors if a file cannot be read.
     """
     files = dict(_files(folder))
     there: defaultdict[tuple[str, str], list[BatchFile]] = defaultdict(list)
@@ -125,7 +126,7 @@ def _files(folder: Path) -> Iterator[tuple[str, BatchFile]]:
 
 
 def _has(there: Iterable[BatchFile], file: BatchFile) -> bool:
-    """Whether a folder with files `there` has the batch of a file, or, for a merged one, any file at all."""
+    """Whether a folder with the files `there` has the batch of `file`; for a merged file, any file at all."""
     if file.is_merged:
         return any(True for _ in there)
     return any(each.batch == file.batch or (each.is_merged and each.batch > file.batch) for each in there)

@@ -1,6 +1,7 @@
-"""The archive's tables: their columns, and the rows that the reports of a batch become.
+"""The archive's tables: their columns, and how the reports of a batch become rows.
 
-docs/archive.md says what each column means. VERSION counts up when a column changes its meaning or goes.
+docs/archive.md says what each column means. VERSION counts up when a column changes its meaning or
+is removed.
 
 Four tables count: usage, errors, findings, coverage. Three record changes, each row with all that is known of
 its subject then: connections, members of groups, and what brokers advertise. When a step of a bucket has
@@ -33,58 +34,44 @@ VERSION_KEY: Final = b"kipwatch.archive"
 INSTANT: Final = pa.timestamp("us", tz="UTC")
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNKNOWN: Final = "unknown"
+_TEXT, _FLAG, _SHORT, _INT, _LONG = pa.string(), pa.bool_(), pa.int16(), pa.int32(), pa.int64()
+
+
+def _columns(kind: pa.DataType, *names: str) -> list[tuple[str, pa.DataType]]:
+    """Return columns of one type."""
+    return [(name, kind) for name in names]
+
+
 _WHO: Final = (
     ("minute", INSTANT),
-    ("cluster", pa.string()),
-    ("listener", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("client_id", pa.string()),
-    ("folded", pa.bool_()),
-    ("api", pa.string()),
-    ("api_key", pa.int16()),
-    ("api_version", pa.int16()),
+    *_columns(_TEXT, "cluster", "listener"),
+    *_columns(_TEXT, "client_software_name", "client_software_version", "client_id"),
+    ("folded", _FLAG),
+    ("api", _TEXT),
+    *_columns(_SHORT, "api_key", "api_version"),
 )
 _TIMES: Final = ("captured_at", "first_captured_at", "last_captured_at")
 _FINDING_COLUMNS: Final = (
-    *((name, INSTANT) for name in _TIMES),
-    *((name, pa.string()) for name in ("id", "rule", "kip", "section", "level", "role", "spec", "message")),
-    *((name, pa.string()) for name in ("expected", "observed", "cluster", "connection", "client", "broker")),
-    *((name, pa.string()) for name in ("listener", "client_id", "client_software_name")),
-    *((name, pa.string()) for name in ("client_software_version", "client_instance_id")),
-    *((name, pa.string()) for name in ("member_id", "group_id", "api")),
-    ("api_key", pa.int32()),
-    ("api_version", pa.int32()),
-    ("correlation_id", pa.int64()),
-    ("sequence", pa.int64()),
-    ("occurrences", pa.int64()),
-    ("suppressed", pa.bool_()),
-    ("context", pa.string()),
-    ("evidence", pa.string()),
-    ("runbook", pa.string()),
-    ("owner", pa.string()),
-    ("principal", pa.string()),
-    ("workload", pa.string()),
-    ("node", pa.string()),
+    *_columns(INSTANT, *_TIMES),
+    *_columns(_TEXT, "id", "rule", "kip", "section", "level", "role", "spec", "message"),
+    *_columns(_TEXT, "expected", "observed", "cluster", "connection", "client", "broker", "listener"),
+    *_columns(_TEXT, "client_id", "client_software_name", "client_software_version"),
+    *_columns(_TEXT, "client_instance_id", "member_id", "group_id", "api"),
+    *_columns(_INT, "api_key", "api_version"),
+    *_columns(_LONG, "correlation_id", "sequence", "occurrences"),
+    ("suppressed", _FLAG),
+    *_columns(_TEXT, "context", "evidence", "runbook", "owner", "principal", "workload", "node"),
 )
 _RANGES: Final = pa.list_(
-    pa.struct(
-        [("api", pa.string()), ("api_key", pa.int16()), ("lowest", pa.int16()), ("highest", pa.int16())]
-    )
+    pa.struct([("api", _TEXT), ("api_key", _SHORT), ("lowest", _SHORT), ("highest", _SHORT)])
 )
-_FEATURES: Final = pa.list_(
-    pa.struct([("name", pa.string()), ("lowest", pa.int16()), ("highest", pa.int16())])
-)
+_FEATURES: Final = pa.list_(pa.struct([("name", _TEXT), ("lowest", _SHORT), ("highest", _SHORT)]))
 _WHERE: Final = (
     ("changed_at", INSTANT),
-    ("cluster", pa.string()),
-    ("listener", pa.string()),
-    ("connection", pa.string()),
-    ("client_software_name", pa.string()),
-    ("client_software_version", pa.string()),
-    ("client_id", pa.string()),
+    *_columns(_TEXT, "cluster", "listener", "connection"),
+    *_columns(_TEXT, "client_software_name", "client_software_version", "client_id"),
 )
-_COUNTED: Final = (("changes", pa.int64()), ("folded", pa.bool_()))
+_COUNTED: Final = (("changes", _LONG), ("folded", _FLAG))
 _CONNECTIONS, _MEMBERS, _BROKERS = range(3)
 """The places of the kinds in `Changes.further`."""
 
@@ -92,9 +79,9 @@ Row = dict[str, Any]
 
 
 class ArchivedBatch(NamedTuple):
-    """The source of a batch's rows. `findings` can be read once only: they are not all in memory.
+    """The source of a batch's rows. `findings` can be read only once: they are not all in memory.
 
-    `at`, in nanoseconds, is the time of its latest capture, or the clock's if it has none.
+    `at` is the time of the latest capture in nanoseconds, or the clock's if the batch has no capture.
     """
 
     reports: Sequence[Report]
@@ -112,7 +99,7 @@ class ArchiveTable(NamedTuple):
     rows: Callable[[ArchivedBatch], Iterator[Row]]
 
 
-def schema_of(*columns: tuple[str, pa.DataType]) -> pa.Schema:
+def _schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:
     """Return the schema of columns, with the version of the tables in its metadata."""
     return pa.schema(columns, metadata={VERSION_KEY: str(VERSION).encode()})
 
@@ -151,7 +138,7 @@ def _usage(batch: ArchivedBatch) -> Iterator[Row]:
     uses: defaultdict[Use, defaultdict[int, _Sums]] = defaultdict(lambda: defaultdict(_Sums))
     for report in batch.reports:
         for usage in report.usage:
-            # Hash a use once: that is slow, and each bucket of a batch reports it.
+            # Look it up once: hashing a use is slow, and each bucket of a batch reports it.
             sums = uses[usage.use]
             for version, count in usage.requests.items():
                 found = sums[version]
@@ -167,7 +154,7 @@ def _usage(batch: ArchivedBatch) -> Iterator[Row]:
 
 
 def _only_version(usage: Usage) -> int:
-    """Return the header version of the requests to which responses belong, if only one is possible."""
+    """Return the header version of the requests that responses belong to; UNCERTAIN if there are several."""
     return next(iter(usage.requests)) if len(usage.requests) == 1 else UNCERTAIN
 
 
@@ -317,7 +304,7 @@ def _features(features: Features | None) -> Sequence[Any] | None:
 
 
 def _further(batch: ArchivedBatch, kind: int, time: str) -> Iterator[Row]:
-    """Yield a row that counts the changes that are not described, if there are any."""
+    """Yield a row that counts the changes beyond those that a bucket may describe, if there are any."""
     count = sum(report.changes.further[kind] for report in batch.reports)
     if count:
         yield {time: instant(batch.at), "changes": count, "folded": True}
@@ -326,51 +313,38 @@ def _further(batch: ArchivedBatch, kind: int, time: str) -> Iterator[Row]:
 TABLES: Final = (
     ArchiveTable(
         "usage",
-        schema_of(
+        _schema(
             *_WHO,
-            ("header_version", pa.int16()),
-            ("requests", pa.int64()),
-            ("request_bytes", pa.int64()),
-            ("response_bytes", pa.int64()),
-            ("connections", pa.int64()),
+            ("header_version", _SHORT),
+            *_columns(_LONG, "requests", "request_bytes", "response_bytes", "connections"),
         ),
         "minute",
         _usage,
     ),
-    ArchiveTable(
-        "errors",
-        schema_of(*_WHO, ("error_code", pa.int16()), ("responses", pa.int64())),
-        "minute",
-        _errors,
-    ),
-    ArchiveTable("findings", schema_of(*_FINDING_COLUMNS), "last_captured_at", _findings),
+    ArchiveTable("errors", _schema(*_WHO, ("error_code", _SHORT), ("responses", _LONG)), "minute", _errors),
+    ArchiveTable("findings", _schema(*_FINDING_COLUMNS), "last_captured_at", _findings),
     ArchiveTable(
         "coverage",
-        schema_of(
-            ("captured_at", INSTANT), ("rule", pa.string()), ("verdict", pa.string()), ("checks", pa.int64())
-        ),
+        _schema(("captured_at", INSTANT), *_columns(_TEXT, "rule", "verdict"), ("checks", _LONG)),
         "captured_at",
         _coverage,
     ),
     ArchiveTable(
         "connections",
-        schema_of(
+        _schema(
             *_WHERE,
-            ("client", pa.string()),
-            ("broker", pa.string()),
+            *_columns(_TEXT, "client", "broker"),
             ("opened_at", INSTANT),
-            ("joined", pa.bool_()),
-            ("client_instance_id", pa.string()),
-            ("uses_header_v3", pa.bool_()),
-            ("ranges_id", pa.string()),
-            ("versions_asked_at", INSTANT),
-            ("first_used_at", INSTANT),
-            ("rebootstrap_at", INSTANT),
-            ("wanted_cluster_id", pa.string()),
-            ("wanted_node_id", pa.int32()),
+            ("joined", _FLAG),
+            ("client_instance_id", _TEXT),
+            ("uses_header_v3", _FLAG),
+            ("ranges_id", _TEXT),
+            *_columns(INSTANT, "versions_asked_at", "first_used_at", "rebootstrap_at"),
+            ("wanted_cluster_id", _TEXT),
+            ("wanted_node_id", _INT),
             ("closed_at", INSTANT),
-            ("closing", pa.string()),
-            ("closed_by_broker", pa.bool_()),
+            ("closing", _TEXT),
+            ("closed_by_broker", _FLAG),
             *_COUNTED,
         ),
         "changed_at",
@@ -378,17 +352,13 @@ TABLES: Final = (
     ),
     ArchiveTable(
         "groups",
-        schema_of(
+        _schema(
             *_WHERE,
-            ("group_id", pa.string()),
-            ("protocol", pa.string()),
-            ("member_id", pa.string()),
-            ("api_version", pa.int16()),
-            ("epoch", pa.int32()),
-            ("error_code", pa.int16()),
-            ("joined", pa.bool_()),
-            ("left", pa.bool_()),
-            ("ghost", pa.bool_()),
+            *_columns(_TEXT, "group_id", "protocol", "member_id"),
+            ("api_version", _SHORT),
+            ("epoch", _INT),
+            ("error_code", _SHORT),
+            *_columns(_FLAG, "joined", "left", "ghost"),
             *_COUNTED,
         ),
         "changed_at",
@@ -396,19 +366,14 @@ TABLES: Final = (
     ),
     ArchiveTable(
         "brokers",
-        schema_of(
-            ("first_seen", INSTANT),
-            ("last_seen", INSTANT),
-            ("cluster", pa.string()),
-            ("listener", pa.string()),
-            ("broker", pa.string()),
-            ("cluster_id", pa.string()),
-            ("node_id", pa.int32()),
-            ("api_versions_version", pa.int16()),
-            ("ranges_id", pa.string()),
+        _schema(
+            *_columns(INSTANT, "first_seen", "last_seen"),
+            *_columns(_TEXT, "cluster", "listener", "broker", "cluster_id"),
+            ("node_id", _INT),
+            ("api_versions_version", _SHORT),
+            ("ranges_id", _TEXT),
             ("ranges", _RANGES),
-            ("supported_features", _FEATURES),
-            ("finalized_features", _FEATURES),
+            *_columns(_FEATURES, "supported_features", "finalized_features"),
             *_COUNTED,
         ),
         "last_seen",
