@@ -3,8 +3,9 @@
 While the queue is overfull, whole connections lose their payload: once a frame of a connection is shed, all
 its frames are shed until there is room again. Then a gap for each direction states the number of missing
 bytes. A gap has the sequence of the last record that was shed in its direction, which keeps sequences in
-order. Small records that keep state correct are always published: closings, and heartbeats of the feeder. A
-connection that opens and closes while the queue is overfull is only counted.
+order. Closings and the feeder's heartbeats are small and keep state correct, so they are always published.
+Openings and the names of clients (records PRINCIPAL and PLACEMENT) are held until there is room. A connection
+that opens and closes while the queue is overfull is only counted.
 """
 
 from __future__ import annotations
@@ -13,17 +14,20 @@ import dataclasses
 from collections.abc import Iterator
 
 from decoders.frame.record import NO_RECORD, Closing, Direction, Flag, Kind, Pairing, Record
+from decoders.wire.framing import SHORTEST_FRAME
 
 LENGTH_PREFIX = 4
 """Bytes of the length before each frame, which is lost with the frame."""
 _FRAMES = frozenset({Kind.REQUEST, Kind.RESPONSE, Kind.SASL_TOKEN})
+_HELD = frozenset({Kind.OPENED, Kind.PRINCIPAL, Kind.PLACEMENT})
+"""Records that hold no bytes of the stream, and that nothing later repeats."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Shed:
-    """What a connection has lost since it was last whole. `opened` is its opening, if that was shed."""
+    """What a connection has lost since it was last whole, and the records that are held, by kind."""
 
-    opened: Record | None = None
+    held: dict[Kind, Record] = dataclasses.field(default_factory=dict)
     gaps: dict[Direction, Record] = dataclasses.field(default_factory=dict)
 
 
@@ -47,6 +51,8 @@ class Shedding:
             return [record]
         if record.kind is Kind.CLOSED:
             return self._close(record)
+        if record.kind in _HELD:
+            return self._hold(record) if overfull else [*self._replacements(record.connection), record]
         refused = self._refused.pop((record.connection, record.direction), None)
         if overfull or refused is not None:
             self._lose(record, refused or 0)
@@ -62,9 +68,9 @@ class Shedding:
         """Note that Kafka finally refused a record, so that a gap replaces the next one of its direction.
 
         The next record is sacrificed because the gap needs a sequence after all records published meanwhile.
-        After a refused opening, the connection begins with gaps of unknown size.
+        After a refused opening, the connection begins with gaps of unknown size. A refused name is missing.
         """
-        if record.kind in (Kind.HEARTBEAT, Kind.CLOSED):
+        if record.kind in (Kind.HEARTBEAT, Kind.CLOSED, Kind.PRINCIPAL, Kind.PLACEMENT):
             return
         size = _size(record)
         self.bytes += size
@@ -75,8 +81,8 @@ class Shedding:
 
     def _close(self, record: Record) -> list[Record]:
         shed = self._shed.get(record.connection)
-        if shed is not None and shed.opened is not None:
-            self.records += 1
+        if shed is not None and Kind.OPENED in shed.held:
+            self.records += len(shed.held) + 1
             del self._shed[record.connection]
             return []
         refused = {key for direction in Direction if (key := (record.connection, direction)) in self._refused}
@@ -87,12 +93,16 @@ class Shedding:
                 del self._refused[key]
         return [*self._replacements(record.connection), record]
 
+    def _hold(self, record: Record) -> list[Record]:
+        held = self._shed.setdefault(record.connection, _Shed()).held
+        # A later placement corrects the earlier one.
+        self.records += record.kind in held
+        held[record.kind] = record
+        return []
+
     def _lose(self, record: Record, refused: int) -> None:
         self.records += 1
         shed = self._shed.setdefault(record.connection, _Shed())
-        if record.kind is Kind.OPENED:
-            shed.opened = record
-            return
         size = _size(record)
         self.bytes += size
         before = shed.gaps.get(record.direction)
@@ -104,12 +114,14 @@ class Shedding:
         shed = self._shed.pop(connection, None)
         if shed is None:
             return []
-        opened = [shed.opened] if shed.opened else []
-        return opened + sorted(shed.gaps.values(), key=lambda gap: gap.sequence)
+        return sorted([*shed.held.values(), *shed.gaps.values()], key=lambda record: record.sequence)
 
 
 def _size(record: Record) -> int:
     """Return how many bytes of the stream a record stands for."""
+    if record.kind is Kind.INVALID_SIZE:
+        # The bytes behind an impossible length are lost in a gap of their own.
+        return LENGTH_PREFIX + (record.true_length if record.true_length < SHORTEST_FRAME else 0)
     return record.true_length + LENGTH_PREFIX * (record.kind in _FRAMES)
 
 

@@ -128,3 +128,44 @@ def test_without_its_opening_a_connection_begins_with_gaps(kind: Kind) -> None:
     shedding.refuse(record(Kind.OPENED, 1))
     (gap,) = shedding.admit(record(kind, 2, size=9), overfull=False)
     assert gap.kind is Kind.GAP
+
+
+@pytest.mark.parametrize("kind", [Kind.PRINCIPAL, Kind.PLACEMENT])
+def test_a_name_waits_until_there_is_room(kind: Kind) -> None:
+    shedding = Shedding()
+    first, name, request = record(kind, 1), record(kind, 2), record(Kind.REQUEST, 3, size=9)
+    for came in (first, name, request):
+        assert shedding.admit(came, overfull=True) == []
+    published = list(shedding.recover())
+    assert published[0] == name
+    assert [each.kind for each in published] == [kind, Kind.GAP]
+    # The first name, which the second one replaces, and the request.
+    assert (shedding.records, shedding.bytes) == (2, 9 + LENGTH_PREFIX)
+
+
+@pytest.mark.parametrize("kind", [Kind.PRINCIPAL, Kind.PLACEMENT])
+def test_a_refused_name_makes_no_gap(kind: Kind) -> None:
+    shedding = Shedding()
+    shedding.refuse(record(kind, 1))
+    for came in (record(Kind.REQUEST, 2, size=9), record(kind, 3), record(Kind.CLOSED, 4)):
+        assert shedding.admit(came, overfull=False) == [came]
+
+
+def test_a_name_leaves_the_gap_to_the_next_frame() -> None:
+    shedding = Shedding()
+    shedding.refuse(record(Kind.REQUEST, 1, size=100))
+    name = dataclasses.replace(record(Kind.PRINCIPAL, 2), direction=Direction.TO_BROKER)
+    assert shedding.admit(name, overfull=False) == [name]
+    (gap,) = shedding.admit(record(Kind.REQUEST, 3, size=20), overfull=False)
+    assert (gap.kind, gap.true_length) == (Kind.GAP, 100 + 20 + 2 * LENGTH_PREFIX)
+
+
+@pytest.mark.parametrize(("claimed", "taken"), [((1 << 32) - 1, 0), (4, 0), (3, 3), (0, 0)])
+def test_an_impossible_length_stands_for_the_bytes_that_it_has(claimed: int, taken: int) -> None:
+    shedding = Shedding()
+    invalid = dataclasses.replace(
+        record(Kind.INVALID_SIZE, 1), direction=Direction.TO_BROKER, true_length=claimed
+    )
+    assert shedding.admit(invalid, overfull=True) == []
+    (gap,) = shedding.recover()
+    assert gap.true_length == shedding.bytes == LENGTH_PREFIX + taken
