@@ -17,7 +17,8 @@ from expectations.rules.base.rule import Role
 from streaming.check.examination import examine
 from streaming.probe.client import ConnectionClosedError, negotiate
 from streaming.probe.connection import NotOfferedError, ProbingClient, Target, Trouble, UnansweredError
-from streaming.probe.duties import Duty, Play
+from streaming.probe.duties import Duty
+from streaming.probe.plays import Play
 from streaming.settings.address import address_text
 from streaming.user_error import UserError
 

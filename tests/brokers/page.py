@@ -9,7 +9,8 @@ import msgspec
 
 from expectations.rules.catalogue import RULES
 from streaming.probe.connection import MOST_READ, MOST_READ_IN_ALL, MOST_REQUESTS, MOST_SECONDS, PATIENCE
-from streaming.probe.duties import DUTIES, EDGES, Duty
+from streaming.probe.duties import DUTIES, Duty
+from streaming.probe.plays import EDGES
 from tests.brokers.survey import FOLDER, Result, results
 from tests.repository.tree import ROOT
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from decoders.codec.response import write_response
 from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState
 from expectations.rules.base.rule import Role
@@ -20,7 +21,7 @@ from streaming.demo.loopback import LoopbackServer
 from streaming.probe.connection import MOST_READ, MOST_REQUESTS, OPEN, Login, Security, Target
 from streaming.probe.duties import DUTIES, Duty
 from streaming.probe.probing import Probing
-from streaming.record.rewriting import Address
+from streaming.record.rewriting import Address, Body, ForwardedRequest
 from streaming.user_error import UserError
 from tests.streaming.captures import write_packets
 from tests.streaming.probe.faults import FAULTS, Fault
@@ -169,6 +170,22 @@ def test_the_probe_itself_does_wrong_only_what_is_announced(duty: Duty, newest: 
     capture = write_packets(tmp_path / "probe.pcap", probing.packets)
     broken = {finding.rule for finding in examine(capture, SCHEMAS, [broker.address[1]]).findings}
     assert broken <= duty.offences
+
+
+@pytest.mark.parametrize("lacking", [{"coordinators": []}, None], ids=["none listed", "malformed"])
+def test_a_coordinator_that_the_broker_does_not_name_stops_no_probe(lacking: Body | None) -> None:
+    def alter(asked: ForwardedRequest, response: bytes) -> bytes:
+        if asked.api != "FindCoordinator":
+            return response
+        if lacking is None:
+            return response[:-1]
+        return write_response(SCHEMAS, asked.api_key, asked.version, int.from_bytes(response[:4]), lacking)
+
+    with ModelBroker(alter=alter) as broker:
+        [assigned] = probed(broker.address, only="member-id-assigned")
+        [kept] = probed(broker.address, only="member-id-kept")
+    expected = {"wire/malformed-response"} if lacking is None else set()
+    assert {finding.rule for duty in (assigned, kept) for finding in duty.findings} == expected
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.rule)
