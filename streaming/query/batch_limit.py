@@ -36,8 +36,6 @@ from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 
 NEARLY_FULL: Final = 0.75 * MOST_FRAMES
 """Mean frames of a block above which the number of full blocks is a good limit."""
-
-
 BATCHES_AHEAD: Final = 2.5
 """Counting goes this many batches ahead: the one under way, the next one, and what comes meanwhile."""
 MOST_BLOCKS: Final = 100_000
@@ -169,12 +167,14 @@ class CountedBlocks:
         self._begin = self._high = begin
 
     def add(self, offset: int, frames: int) -> None:
-        """Add the block at an offset. Offsets before it that were not added hold no block.
+        """Add the block at an offset, unless a batch has read it. Offsets before it without one hold no block.
 
         More than MOST_BLOCKS missing offsets mean that Kafka has deleted them. The query continues behind
         them, and so does counting.
         """
         missing = offset - self._begin - len(self.frames)
+        if missing < 0:
+            return
         if missing > MOST_BLOCKS:
             self.frames.clear()
             self.sum, self._begin, missing = 0, offset, 0

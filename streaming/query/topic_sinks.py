@@ -63,11 +63,13 @@ class FindingsSink:
         acknowledged, or if nothing is acknowledged for FLUSH_SECONDS.
         """
         self._failures.clear()
+        self._in_large_batches.clear()
         self._refused = 0
         for finding in findings:
             self._send(finding)
         self._flush()
-        self._send_one_by_one()
+        if not self._failures:
+            self._send_one_by_one()
         if self._failures:
             reasons = "; ".join(sorted(self._failures))
             raise FindingsNotWrittenError(f"findings were not written to {self._topic}: {reasons}")

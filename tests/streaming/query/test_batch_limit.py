@@ -237,6 +237,16 @@ def test_offsets_that_kafka_has_deleted_take_no_memory(missing: int, counted: in
     assert waiting.blocks == counted + 9
 
 
+def test_a_block_that_a_batch_has_read_meanwhile_is_not_counted() -> None:
+    """The query may read faster than the consumer that counts."""
+    partition = CountedBlocks(0)
+    partition.read_to(5)
+    for offset in (3, 4, 5):
+        partition.add(offset, 100 + offset)
+    assert partition.waiting(10) == Waiting(5, [105])
+    assert partition.sum == 105
+
+
 def test_no_more_is_counted_than_two_batches_and_a_half(topic: Topic) -> None:
     limit, ahead = started()
     topic.add(0, *[1_000] * 20_000)

@@ -6,11 +6,12 @@ Records of the frames topic that are no blocks reach the quarantine: librdkafka'
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from unittest.mock import Mock
 
 import msgspec
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from expectations.judging.finding import Finding
@@ -94,6 +95,35 @@ def test_without_kafka_the_batch_is_repeated(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("streaming.query.topic_sinks.FLUSH_SECONDS", 1.0)
     with pytest.raises(FindingsNotWrittenError, match="no answer in time"):
         FindingsSink("127.0.0.1:1", "nowhere", {}).write([finding(1)])
+
+
+class StalledProducer:
+    """Its queue has room for two records, of which Kafka refuses the first and leaves the second."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Message] = []
+
+    def produce(self, _topic: str, key: str, value: bytes, on_delivery: Callable[..., None]) -> None:
+        if len(self.waiting) >= 2:
+            raise BufferError("Local: Queue full")
+        message = Mock(spec=Message)
+        message.key.return_value, message.value.return_value = key.encode(), value
+        self.waiting.append(message)
+        if len(self.waiting) == 1:
+            on_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), message)
+
+    def flush(self, _seconds: float) -> int:
+        return len(self.waiting)
+
+
+def test_findings_of_a_large_batch_are_not_sent_again_while_nothing_is_acknowledged() -> None:
+    sink = FindingsSink("127.0.0.1:1", "nowhere", {})
+    sink._producer = StalledProducer()
+    for _ in range(2):
+        with pytest.raises(FindingsNotWrittenError, match="no answer in time"):
+            sink.write([finding(1), finding(2)])
+        sink._producer.waiting.clear()
+    assert len(sink._in_large_batches) == 1
 
 
 TOPIC = "kipwatch.quarantine"
