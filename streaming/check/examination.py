@@ -1,8 +1,8 @@
 """Examining captures: from packets to findings in one process, without Kafka, Spark or Java.
 
 The code is that of the feeder and the query, with one bucket for all connections. The size of the window
-changes no finding. Two judges derived from the query's also fill a `Collector` as they judge: the report of
-the fleet, and the connections that are related to a finding. The query's workers do without it.
+changes no finding. Two judges derived from the query's fill a `Collector` as they judge: with the report of
+the fleet, and with the connections that are related to a finding. The query collects neither.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import itertools
 import secrets
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,10 +76,10 @@ class FileRead(msgspec.Struct, frozen=True):
 class Examination(msgspec.Struct):
     """The results of one capture. `undecodable` counts frames by reason.
 
-    `ledger` counts the captured bytes by fate, `packets` those with a TCP segment and those skipped, by
-    reason, `contradictions` segments by what they contradict. `opaque` counts connections that are not Kafka.
-    `companions` maps the id of a finding to the connections, in hex, that it is about, the nearest first.
-    `parties` has who connected, and how often. `unread` says why files of a folder were left out.
+    `ledger` counts the captured bytes by fate, `packets` the packets with a TCP segment and, by reason, those
+    skipped, `contradictions` segments by what they contradict. `opaque` counts connections that are not
+    Kafka. `companions` maps the ID of a finding to the connections, in hex, that it is about, the nearest
+    first. `parties` has who connected, and how often. `unread` says why files of a folder were left out.
     """
 
     findings: list[Finding]
@@ -110,11 +111,6 @@ class Examination(msgspec.Struct):
     def truncated(self) -> bool:
         """Whether a file ends inside a packet."""
         return any(file.truncated for file in self.files)
-
-    @property
-    def violates(self) -> bool:
-        """Whether any finding is of level violation."""
-        return any(finding.level == "violation" for finding in self.findings)
 
 
 _Showing = tuple[int, str]
@@ -149,8 +145,8 @@ class Companions:
         """Return the connections of a finding, in hex, the nearest first.
 
         The finding's own is the first. Those it was compared with follow: those opened before it, the latest
-        first, then those opened after it. Connections on which a server showed something come behind the
-        nearest.
+        first, then those opened after it. Connections on which a server showed something come second to the
+        nearest of these.
         """
         rule, shown = self._rules.get(finding.rule), self._identities.get(finding.connection, ())
         if rule is None:
@@ -258,10 +254,8 @@ def examine(
     collector, tally = Collector(terms, names), _FilesTally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
     states, answered, clock = dict[bytes, ConnectionState](), dict[str, set[ApiVersion]](), 0
-    identity_step, identities = (
-        IdentityStep(CollectingIdentityJudge(collector, names, terms)),
-        IdentityState(),
-    )
+    identity_step = IdentityStep(CollectingIdentityJudge(collector, names, terms))
+    identities = IdentityState()
     tracker = ColumnarTracker(
         schemas,
         ports=frozenset(ports),
@@ -271,11 +265,11 @@ def examine(
         key_log=key_log,
         keeps_principals=keeps_principals,
     )
-    _, columnar = _columnar(schemas)
+    cutter, windows = _columnar(schemas)
     packets = tally.noting(through(recording.batches()))
-    for batch in joined(_cut_frames(schemas, tracker, packets), window):
+    for batch in joined(_cut_frames(cutter, tracker, packets), window):
         tally.count(batch)
-        for columns in columnar.slices_of(Arrival.of_file(batch, ""), window):
+        for columns in windows.slices_of(Arrival.of_file(batch, ""), window):
             step = Tally(schemas.by_key, terms.listener, answered, archives=archive is not None)
             part = Part(terms.named(columns))
             clock = int(part.values("last_captured_at").max(initial=clock))
@@ -311,10 +305,9 @@ def _columnar(schemas: Schemas) -> tuple[ColumnarCutter, ColumnarWindows]:
 
 
 def _cut_frames(
-    schemas: Schemas, tracker: ColumnarTracker, packets: Iterable[PacketBatch]
+    cutter: ColumnarCutter, tracker: ColumnarTracker, packets: Iterable[PacketBatch]
 ) -> Iterator[FrameBatch]:
     """Turn packets into frames, cut to what may be kept."""
-    cutter, _ = _columnar(schemas)
     for batch in packets:
         yield cutter.cut(tracker.feed(batch))
     yield cutter.cut(tracker.finish())
@@ -329,10 +322,9 @@ class _FilesTally:
             archive.begin(recording.run)
         self.findings: dict[str, Finding] = {}
         self._recording = recording
-        self._checks: dict[tuple[str, str], int] = {}
-        self._undecodable: dict[str, int] = {}
-        self._frames = np.zeros(len(recording.files), np.int64)
-        self._connections = np.zeros(len(recording.files), np.int64)
+        self._checks: Counter[tuple[str, str]] = Counter()
+        self._undecodable: Counter[str] = Counter()
+        self._frames, self._connections = np.zeros((2, len(recording.files)), np.int64)
         self._positions = array("q")
 
     def noting(self, batches: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
@@ -354,9 +346,8 @@ class _FilesTally:
         self.findings.update({finding.id: finding for finding in report.findings})
         for rule, rulings in report.checks.items():
             for ruling, count in rulings.items():
-                self._checks[rule, ruling] = self._checks.get((rule, ruling), 0) + count
-        for reason, count in report.undecodable.items():
-            self._undecodable[reason] = self._undecodable.get(reason, 0) + count
+                self._checks[rule, ruling] += count
+        self._undecodable.update(report.undecodable)
 
     def examination(self, tracker: ColumnarTracker, collector: Collector) -> Examination:
         findings = sorted(self.findings.values(), key=lambda finding: finding.sequence)
@@ -367,7 +358,7 @@ class _FilesTally:
             findings=placed,
             coverage=coverage_of(self._checks, collector.rules),
             files=self._files(findings),
-            undecodable=self._undecodable,
+            undecodable=dict(self._undecodable),
             ledger=tracker.ledger.fates(),
             packets=dict(tracker.ledger.packets),
             contradictions={str(kind): count for kind, count in tracker.ledger.contradictions.items()},
@@ -394,12 +385,11 @@ class _FilesTally:
 
     def _placed(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the findings with the file of their frame, and the number of its packet there."""
-        positions = np.frombuffer(self._positions, np.int64)
-        placed = []
+        positions, placed = np.frombuffer(self._positions, np.int64), []
         for finding in findings:
-            position = finding.evidence.position or 0
-            file, inside = file_position(position)
-            first, packet = np.searchsorted(positions, (file << FILE_SHIFT, position)).tolist()
+            file, inside = file_position(finding.evidence.position or 0)
+            begin = file << FILE_SHIFT
+            first, packet = np.searchsorted(positions, (begin, begin | inside)).tolist()
             evidence = msgspec.structs.replace(
                 finding.evidence,
                 source=self._recording.files[file].name,

@@ -167,7 +167,7 @@ class CountedBlocks:
         self._begin = self._high = begin
 
     def add(self, offset: int, frames: int) -> None:
-        """Add the block at an offset, unless a batch has read it. Offsets before it without one hold no block.
+        """Add the block at an offset, unless a batch has read it. Offsets that are skipped hold no block.
 
         More than MOST_BLOCKS missing offsets mean that Kafka has deleted them. The query continues behind
         them, and so does counting.
