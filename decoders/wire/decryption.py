@@ -25,8 +25,9 @@ from typing import Final, NamedTuple
 from decoders.frame.record import Direction
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome, UnreadableError
+from decoders.tls.receiver import Receiver
 from decoders.tls.records import BrokenRecordError, TlsRecord, begins_with_client_hello
-from decoders.tls.session import Content, Receiver, Session, Side
+from decoders.tls.session import Content, Session, Side
 from decoders.wire.chunk import PIECE_COST, Chunk, Gap, StreamEvent, UnsizedGap
 from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import Ledger, SkipReason

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from decoders.schema.registry import default_schemas
-from decoders.tls.session import Receiver
+from decoders.tls.receiver import Receiver
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
 from streaming.demo.loopback import DemoTls, TlsEndpoint

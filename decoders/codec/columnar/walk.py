@@ -251,7 +251,7 @@ def _begin_array(machine: Machine, frame: FrameSpan, position: int, row: int) ->
     size = wide(cell(tape, row, SIZE))
     if size != VARIABLE and length * size <= frame.end - position:
         return position + length * size, after
-    machine.counters[cell(tape, row, LEVEL), 0] = length
+    machine.counters[cell(tape, row, LEVEL), LEFT] = length
     return position, row + WIDTH
 
 

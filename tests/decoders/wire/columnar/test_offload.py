@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from decoders.tls.key_log import KeyLog
+from decoders.tls.receiver import Receiver
 from decoders.tls.records import RecordReader
-from decoders.tls.session import Receiver
 from decoders.wire.chunk import Chunk
 from decoders.wire.closing import ClosingSides
 from decoders.wire.columnar.flows import Flows
