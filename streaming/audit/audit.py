@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from rich.table import Table
 
-from decoders.schema.registry import Schemas
+from decoders.schema.registry import Schemas, default_schemas
 from expectations.report.history_page import PolicyHistory, PolicyWeek
 from expectations.report.upgrade import fate_of
 from expectations.suites.archive_suites import (
@@ -62,16 +62,21 @@ _SAMPLE_FILE: Final = "sample-000000000000.parquet"
 
 
 def audit(
-    bootstrap: str, topic: str, limit: int, settings: Mapping[str, Setting] = MappingProxyType({})
+    bootstrap: str,
+    topic: str,
+    limit: int,
+    settings: Mapping[str, Setting] = MappingProxyType({}),
+    schemas: Schemas | None = None,
 ) -> list[SuiteResult]:
     """Read the last `limit` frames, evenly over the partitions; validate them, and the records they are in.
 
-    Raises UserError if Kafka cannot be reached, the topic does not exist, or it holds other records only.
+    `settings` is the table [kafka]. Frames are decoded with `schemas`, by default the committed ones. Raises
+    UserError if Kafka cannot be reached, the topic does not exist, or it holds other records only.
     """
     found = latest_slice(bootstrap, topic, limit, settings)
     _demand_frames(topic, found)
     records = validate(records_suite(), records_table(found.blocks))
-    frames = frame_table(Schemas.load(), found.frames)
+    frames = frame_table(schemas or default_schemas(), found.frames)
     ordered = with_order(frames, [record.paired_sequence for *_, record in found.frames])
     return [records, validate(frames_suite(time.time_ns() + CLOCKS), ordered)]
 

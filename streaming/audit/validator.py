@@ -99,8 +99,10 @@ def _of_sample(configuration: Configuration, sample: bytes, suites: Sequence[Sui
 
 def _topic(configuration: Configuration, _sample: bytes) -> Iterator[SuiteResult]:
     from streaming.audit.audit import audit  # noqa: PLC0415
+    from streaming.settings.release import load_schemas  # noqa: PLC0415
 
-    yield from audit(configuration.bootstrap, configuration.frames_topic, FRAMES, configuration.kafka)
+    topic, schemas = configuration.frames_topic, load_schemas(configuration.schemas)
+    yield from audit(configuration.bootstrap, topic, FRAMES, configuration.kafka, schemas)
 
 
 def _stay_behind() -> None:

@@ -118,8 +118,8 @@ def _audit(arguments: argparse.Namespace, configuration: Configuration) -> Seque
         return audit_range(configuration, PublishedRange(_moment(arguments.since), _moment(arguments.until)))
     from streaming.audit.audit import audit  # noqa: PLC0415
 
-    topic = configuration.frames_topic
-    return audit(configuration.bootstrap, topic, arguments.records, configuration.kafka)
+    topic, schemas = configuration.frames_topic, load_schemas(configuration.schemas)
+    return audit(configuration.bootstrap, topic, arguments.records, configuration.kafka, schemas)
 
 
 def _demand_spark(reason: str) -> None:

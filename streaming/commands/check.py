@@ -227,8 +227,9 @@ def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
     """Yield the reasons why the check is incomplete. In a folder, some files may hold no frames."""
     for problem in summary.unread:
         yield f"{problem}; all other files were judged"
-    empty = {path for path in named if not path.is_dir()} if summary.frames else set(named)
-    empty -= {Path(each.file) for each in summary.files if each.frames}
+    # A file may be named twice, by different paths.
+    full = {Path(each.file).resolve() for each in summary.files if each.frames}
+    empty = {path for path in named if path.resolve() not in full and not (full and path.is_dir())}
     has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):
         if has_packets:

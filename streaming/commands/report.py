@@ -26,7 +26,7 @@ from streaming.archive.batch_files import missing_siblings
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
 from streaming.settings.configuration import configure
-from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas
+from streaming.settings.release import RELEASE_HELP, load_schemas
 from streaming.user_error import UserError, did_you_mean
 
 NAMED = 3
@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Judge the captures, or read an archive, and report. Returns 1 if a client breaks."""
     _refuse_flags_without_upgrade(arguments)
-    to, since = (_release(name) for name in (arguments.upgrade_to, arguments.since))
+    named = arguments.upgrade_to, arguments.since
+    to, since = (None if name is None else load_schemas(name) for name in named)
     archive = _archive_among(arguments)
     if archive is not None:
         return _run_on_archive(archive, to, since, arguments)
@@ -170,23 +171,6 @@ def _warn_of_missing(folder: Path) -> None:
             "`kipwatch audit --archive` names all",
             file=sys.stderr,
         )
-
-
-def _release(name: str | None) -> Schemas | None:
-    """Load the schemas of a release: a jar, a table, or the committed one by its name or number.
-
-    Raises UserError.
-    """
-    if name is None:
-        return None
-    committed = default_schemas()
-    if name in (COMMITTED, committed.release):
-        return committed
-    if not Path(name).exists():
-        raise UserError(
-            f"{name} is neither a file nor the committed release ({committed.release}): name a jar"
-        )
-    return load_schemas(name)
 
 
 def _print(

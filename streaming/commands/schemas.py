@@ -19,7 +19,7 @@ from decoders.schema.lint import lint
 from decoders.schema.model import SchemaError, Table
 from decoders.schema.registry import Api
 from decoders.schema.table import dump_table, messages_of, read_jar
-from streaming.settings.release import COMMITTED, RELEASE_HELP, load_schemas, load_table
+from streaming.settings.release import RELEASE_HELP, load_schemas, load_table
 from streaming.user_error import UserError
 
 _WIDE, _NARROW = 100, 80
@@ -80,7 +80,7 @@ def _remark(table: Table) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> None:
-    schemas = load_schemas("" if arguments.release == COMMITTED else arguments.release)
+    schemas = load_schemas(arguments.release)
     if arguments.json:
         apis = [_described(api) for api in schemas.apis]
         described = {

@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 
 from decoders.frame.record import Endpoint, Kind, Record
+from decoders.schema.registry import Schemas, default_schemas
 from streaming.audit import frames_topic
 from streaming.user_error import UserError
 from tests.decoders.frame.columnar.batches import block
@@ -62,6 +63,20 @@ def test_the_records_of_all_partitions_are_read_and_judged(auditing: ModuleType,
     blocks, frames = auditing.audit(address(broker), TOPIC, 10_000)
     assert (blocks.rows, frames.rows) == (20, 60)
     assert blocks.success and frames.success
+
+
+def test_frames_are_decoded_with_the_release_that_is_named(
+    auditing: ModuleType, broker: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, used = Schemas.load(), []
+    frame_table = auditing.frame_table
+    monkeypatch.setattr(
+        auditing, "frame_table", lambda schemas, frames: used.append(schemas) or frame_table(schemas, frames)
+    )
+    publish(broker, 3)
+    for schemas in (None, other):
+        assert all(result.success for result in auditing.audit(address(broker), TOPIC, 10, {}, schemas))
+    assert used == [default_schemas(), other]
 
 
 def test_no_more_than_the_limit_is_read_however_long_the_topic(

@@ -70,6 +70,15 @@ def test_no_frame_is_2(kipwatch: Kipwatch, captures: Path) -> None:
     assert "it holds no Kafka frame" in line
 
 
+def test_a_file_that_is_named_by_two_paths_is_no_empty_one(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link.pcap"
+    link.symlink_to(captures / "clean.pcap")
+    ran = kipwatch("check", link, captures / "clean.pcap")
+    assert (ran.status, ran.errors) == (0, "")
+
+
 def test_an_empty_file_is_called_so_and_is_2(kipwatch: Kipwatch, captures: Path) -> None:
     path = captures / "empty.pcap"
     assert kipwatch("check", path).error_line == f"{path} is empty: it holds no packet"

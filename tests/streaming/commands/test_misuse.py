@@ -49,13 +49,16 @@ MISTAKEN = [
     (["run", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
     (["demo", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
     (["run", "--config", "missing.toml"], "cannot read the configuration missing.toml"),
-    (["schemas", "list", "missing.jar"], "missing.jar: cannot be read: No such file or directory"),
+    (["schemas", "list", "missing.jar"], "missing.jar is neither a file nor the committed release"),
     (["schemas", "diff", "committed"], "the following arguments are required: NEWER"),
-    (["schemas", "diff", "committed", "missing.jar"], "missing.jar: cannot be read"),
+    (
+        ["schemas", "diff", "committed", "missing.jar"],
+        "missing.jar is neither a file nor the committed release",
+    ),
     (["schemas", "nonsense"], "invalid choice: 'nonsense'"),
-    (["check", "--schemas", "missing.jar", "x"], "missing.jar: cannot be read"),
-    (["decode", "--schemas", "missing.jar", "x"], "missing.jar: cannot be read"),
-    (["run", "--schemas", "missing.jar"], "missing.jar: cannot be read"),
+    (["check", "--schemas", "missing.jar", "x"], "missing.jar is neither a file nor the committed release"),
+    (["decode", "--schemas", "missing.jar", "x"], "missing.jar is neither a file nor the committed release"),
+    (["run", "--schemas", "missing.jar"], "missing.jar is neither a file nor the committed release"),
     (["schemas", "import", "missing.jar"], "missing.jar: not a readable jar"),
 ]
 CONFIGURATIONS = [

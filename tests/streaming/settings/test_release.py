@@ -38,6 +38,13 @@ def test_no_name_is_the_committed_release() -> None:
     assert load_table(COMMITTED)["release"] == default_schemas().release
 
 
+def test_the_committed_release_has_a_name_and_a_number() -> None:
+    for name in (COMMITTED, default_schemas().release):
+        assert load_schemas(name) is default_schemas()
+        assert table_text(name) is None
+        assert load_table(name) == load_table("")
+
+
 def test_a_release_is_loaded_once(without_metadata: str) -> None:
     schemas = load_schemas(without_metadata)
     assert (schemas.release, schemas.api(3)) == ("9.9.9", None)
@@ -49,7 +56,7 @@ def test_what_is_no_release_is_a_user_error(tmp_path: Path) -> None:
     bad.write_text('{"release": "1", "digest": "", "messages": [{"type": "gossip"}]}')
     with pytest.raises(UserError, match="type 'gossip' is not one of"):
         load_schemas(str(bad))
-    with pytest.raises(UserError, match=r"missing\.jar: cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"missing\.jar is neither a file nor the committed release"):
         load_schemas("missing.jar")
 
 
