@@ -173,5 +173,5 @@ def workload_of(placement: str | None) -> str | None:
 
 
 def node_of(placement: str | None) -> str | None:
-    """Return the node of a placement, None of none."""
+    """Return the node of a placement, None without one."""
     return placement.partition("@")[2] if placement else None

@@ -32,7 +32,7 @@ from typing import Final
 from decoders.frame.record import Direction
 
 MAX_CONNECTIONS: Final = 50_000
-"""Open connections. Each takes some 8 KiB besides the bytes that it holds."""
+"""Open connections. Each takes up to 10 kB besides the bytes that it holds."""
 
 IDLE_INTERVAL: Final = 100_000_000
 """Nanoseconds of capture time between two searches for idle connections."""

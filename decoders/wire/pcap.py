@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import enum
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
 from decoders.frame.record import NO_TIME
 from decoders.tls.key_log import KeyLog
@@ -44,18 +45,39 @@ class PcapError(ValueError):
     """The file is not a capture file, or is damaged in the middle."""
 
 
-class PcapReader:
-    """The packets of a pcap file, read from a binary stream that need not be seekable.
+class CaptureReader(ABC):
+    """The packets of a capture file, read from a binary stream that need not be seekable.
 
-    If the file ends inside a record, as it does when its writer was killed, every complete packet is yielded
-    and `truncated` is true afterwards. Another iteration over a seekable stream continues behind the last
-    complete packet, for files that still grow; `position` is the byte offset there. `head` are bytes already
-    read from the stream. The constructor raises PcapError if the stream is not a classic pcap file, the
-    iteration if a record is longer than LARGEST_PACKET.
+    If the file ends inside a record or block, as it does when its writer was killed, every complete packet is
+    yielded and `truncated` is true afterwards. Another iteration over a seekable stream continues behind the
+    last complete packet, for files that still grow; `position` is the byte offset there.
+    """
+
+    def __init__(self, stream: BinaryIO, position: int) -> None:
+        self.stream = stream
+        self.position = position
+        self.truncated = False
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Packet]:
+        """Yield the packets in their order. Raises PcapError where the file is damaged."""
+
+    def mark_truncated(self) -> None:
+        """Set `truncated`, and seek to the beginning of the incomplete record if the stream is seekable."""
+        self.truncated = True
+        if self.stream.seekable():
+            self.stream.seek(self.position)
+
+
+class PcapReader(CaptureReader):
+    """The packets of a pcap file. `head` are bytes already read from the stream.
+
+    The constructor raises PcapError if the stream is not a classic pcap file, the iteration if a record is
+    longer than LARGEST_PACKET.
     """
 
     def __init__(self, stream: BinaryIO, head: bytes = b"") -> None:
-        self.stream = stream
+        super().__init__(stream, _FILE_HEADER_SIZE)
         header = head + stream.read(_FILE_HEADER_SIZE - len(head))
         order = _byte_order(header)
         magic, _major, _minor, _zone, _accuracy, _snap_length, link = struct.unpack(f"{order}IHHiIII", header)
@@ -64,8 +86,6 @@ class PcapReader:
         self.nanoseconds_per_tick = _NANOSECONDS_PER_TICK[magic]
         # The upper bits of the link field may hold the length of a frame check sequence.
         self.link_type = link & 0xFFFF
-        self.truncated = False
-        self.position = _FILE_HEADER_SIZE
 
     def __iter__(self) -> Iterator[Packet]:
         self.truncated = False
@@ -84,12 +104,6 @@ class PcapReader:
             self.position += RECORD_HEADER_SIZE + captured
             captured_at = seconds * _NANOSECONDS + ticks * self.nanoseconds_per_tick
             yield Packet(captured_at, self.link_type, data, original, position)
-
-    def mark_truncated(self) -> None:
-        """Set `truncated`, and seek to the beginning of the incomplete record if the stream is seekable."""
-        self.truncated = True
-        if self.stream.seekable():
-            self.stream.seek(self.position)
 
 
 def _byte_order(header: bytes) -> str:
@@ -142,26 +156,23 @@ class _Interface(NamedTuple):
         return ticks * _NANOSECONDS // self.ticks_per_second + self.offset * _NANOSECONDS
 
 
-class PcapngReader:
-    """The packets of a pcapng file, read from a binary stream that need not be seekable.
+class PcapngReader(CaptureReader):
+    """The packets of a pcapng file. `head` are bytes already read from the stream.
 
-    `truncated`, `position`, `head` and another iteration are those of PcapReader. A packet of a simple packet
-    block has no time and gets that of the packet before it. Secrets are added to `key_log` before the packets
-    behind them are yielded. The constructor raises PcapError if the stream is no pcapng file, the iteration
-    if a block contradicts itself.
+    A packet of a simple packet block has no time and gets that of the packet before it. Secrets are added to
+    `key_log` before the packets behind them are yielded. The constructor raises PcapError if the stream is no
+    pcapng file, the iteration if a block contradicts itself.
     """
 
     def __init__(self, stream: BinaryIO, head: bytes = b"", key_log: KeyLog | None = None) -> None:
-        self._stream = stream
+        super().__init__(stream, 0)
         self._key_log = key_log
         self._head = head + stream.read(len(PCAPNG_MAGIC) - len(head))
         if self._head != PCAPNG_MAGIC:
             raise PcapError("not a pcapng file")
         self._order = "<"
         self._interfaces: list[_Interface] = []
-        self.position = 0
         self._latest = 0
-        self.truncated = False
 
     def __iter__(self) -> Iterator[Packet]:
         self.truncated = False
@@ -186,14 +197,14 @@ class PcapngReader:
             body = self._read(4)
             self._begin_section(header + body)
         if len(header) < _BLOCK_HEADER_SIZE:
-            self._mark_truncated()
+            self.mark_truncated()
             return None
         kind, length = struct.unpack(f"{self._order}II", header)
         if length % 4 or not _SHORTEST_BLOCK + len(body) <= length <= _LONGEST_BLOCK:
             raise PcapError(f"damaged: the block at byte {self.position} claims {length} bytes")
         rest = self._read(length - _BLOCK_HEADER_SIZE - len(body))
         if len(header) + len(body) + len(rest) < length:
-            self._mark_truncated()
+            self.mark_truncated()
             return None
         if rest[-_TRAILER_SIZE:] != header[4:]:
             raise PcapError(f"damaged: the block at byte {self.position} ends with another length")
@@ -201,12 +212,7 @@ class PcapngReader:
 
     def _read(self, size: int) -> bytes:
         head, self._head = self._head, b""
-        return head + self._stream.read(size - len(head))
-
-    def _mark_truncated(self) -> None:
-        self.truncated = True
-        if self._stream.seekable():
-            self._stream.seek(self.position)
+        return head + self.stream.read(size - len(head))
 
     def _begin_section(self, start: bytes) -> None:
         """Set the byte order from the first 12 bytes of a section header; fewer, if the file ends there."""
@@ -248,16 +254,21 @@ class PcapngReader:
         # The file chooses the resolution and the offset of its clock, up to 10 ** 127 years.
         if not 0 <= captured_at < NO_TIME:
             raise PcapError(f"damaged: the packet at byte {position} has a time that no clock shows")
-        data = body[20 : 20 + captured]
-        if len(data) < captured:
-            raise IndexError
+        data = _exactly(body[20:], captured)
         return Packet(captured_at, interface.link_type, data, original, position)
 
     def _simple(self, body: bytes, position: int) -> Packet:
         interface = self._interfaces[0]
         (original,) = struct.unpack_from(f"{self._order}I", body)
-        captured = min(original, interface.snap_length or original)
-        return Packet(self._latest, interface.link_type, body[4 : 4 + captured], original, position)
+        data = _exactly(body[4:], min(original, interface.snap_length or original))
+        return Packet(self._latest, interface.link_type, data, original, position)
+
+
+def _exactly(data: bytes, size: int) -> bytes:
+    """Return the first `size` bytes. Raises IndexError if there are fewer."""
+    if len(data) < size:
+        raise IndexError
+    return data[:size]
 
 
 def _interface(order: str, body: bytes) -> _Interface:
@@ -278,17 +289,6 @@ def _options(order: str, data: bytes) -> Iterator[tuple[int, bytes]]:
             return
         yield code, data[at + 4 : at + 4 + length]
         at += 4 + length + -length % 4
-
-
-class CaptureReader(Protocol):
-    """A reader of either format. `truncated` and `position` are those of PcapReader."""
-
-    truncated: bool
-    position: int
-
-    def __iter__(self) -> Iterator[Packet]:
-        """Yield the packets in their order. Raises PcapError where the file is damaged."""
-        ...
 
 
 def read_capture(stream: BinaryIO, head: bytes = b"", key_log: KeyLog | None = None) -> CaptureReader:

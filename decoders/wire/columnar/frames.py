@@ -52,10 +52,6 @@ class FrameColumns(NamedTuple):
         """Return views of the first `rows` rows."""
         return FrameColumns(*untyped(column[:rows] for column in self))
 
-    def doubled(self) -> FrameColumns:
-        """Copy into columns with twice as many rows."""
-        return FrameColumns(*untyped(np.concatenate((column, np.empty_like(column))) for column in self))
-
 
 def _dtype(name: str) -> type[np.generic]:
     if name == "connections":
@@ -189,7 +185,8 @@ class FrameBatchBuilder:
 
     def grow_rows(self) -> None:
         """Copy the columns into columns with twice as many rows."""
-        self.columns = self.columns.doubled()
+        doubled = (np.concatenate((column, np.empty_like(column))) for column in self.columns)
+        self.columns = FrameColumns(*untyped(doubled))
 
     def add(self, record: Record, connection: int) -> None:
         """Append a record that the scalar tracker made, of the connection with this number."""

@@ -45,7 +45,6 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SocketPairs, put_segment, read_segments
 from decoders.wire.columnar.slow_path import SlowPath
 from decoders.wire.columnar.tls_ahead import TlsAhead
-from decoders.wire.connection import Connection
 from decoders.wire.eviction import IDLE_INTERVAL, MAX_CONNECTIONS, max_half_open
 from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.framing import MAX_FRAME
@@ -163,12 +162,6 @@ class ColumnarTracker:
     def slow_sockets(self) -> NDArray[np.int64]:
         """The sockets of the latest batch's packets that took the slow path, as `SegmentBatch` has them."""
         return self._segments.sockets[self._slow_path.rows]
-
-    @property
-    def connections(self) -> Collection[Connection]:
-        """The open connections. State that is in flows reaches their attributes only at `finish`."""
-        self._lazy.adopt_all()
-        return self._tracker.connections
 
     def feed(self, packets: PacketBatch) -> FrameBatch:
         """Process the next packets, and return the frames and events that they complete."""

@@ -226,6 +226,23 @@ def test_a_block_that_contradicts_itself_raises(message: str) -> None:
         read(damaged()[message])
 
 
+def simple(content: bytes) -> bytes:
+    """A section whose simple packet block is of a packet of 10 bytes, 8 of which were captured."""
+    section = Section()
+    section.interface(snap_length=8)
+    section.block(3, section.pack("I", 10) + content)
+    return section.data
+
+
+def test_a_simple_packet_block_holds_as_much_as_the_snap_length_allows() -> None:
+    assert [(packet.data, packet.original_length) for packet in read(simple(bytes(8)))] == [(bytes(8), 10)]
+
+
+def test_a_simple_packet_block_shorter_than_it_claims_is_damage() -> None:
+    with pytest.raises(PcapError, match="incomplete"):
+        read(simple(bytes(4)))
+
+
 @given(st.binary(max_size=120))
 def test_any_bytes_are_packets_or_an_error(rest: bytes) -> None:
     section = Section()

@@ -45,7 +45,7 @@ def measure(count: int, *, over_tls: bool) -> dict[str, int]:
             before = resident()
         tracker.feed(batch_of(range(begin, begin + BATCH), key_log, over_tls=over_tls))
     return {
-        "open": len(tracker.connections),
+        "open": int(tracker._totals["open"][0]),
         "read_over_tls": tracker.ledger.tls[TlsOutcome.READ],
         "bytes_per_connection": (resident() - before) // (count - WARM),
     }

@@ -15,7 +15,6 @@ from decoders.wire.columnar import tracker as columnar_tracker
 from decoders.wire.columnar.flows import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress
-from decoders.wire.tracker import Tracker
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (
     CLIENT,
@@ -272,16 +271,3 @@ def test_rings_of_requests_in_flight_shrink() -> None:
     for _ in range(10):
         tracker.feed(PacketBatch.of([]))
     assert sizes.max() == MIN_SLOTS
-
-
-def test_the_ledgers_of_connections_are_equal() -> None:
-    packets = packets_between(OPENING, close=False)
-    tracker, scalar = new_columnar_tracker(), Tracker(SCHEMAS, ports={9092}, run=7)
-    tracker.feed(PacketBatch.of(packets))
-    for packet in packets:
-        scalar.feed(packet)
-    (one,), (other,) = list(tracker.connections), list(scalar.connections)
-    tracker.finish()
-    scalar.finish()
-    assert one.ledger == other.ledger
-    assert one.ledger.framed > 0
