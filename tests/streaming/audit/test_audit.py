@@ -68,11 +68,14 @@ def test_the_records_of_all_partitions_are_read_and_judged(auditing: ModuleType,
 def test_frames_are_decoded_with_the_release_that_is_named(
     auditing: ModuleType, broker: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, used = Schemas.load(), []
+    other, used = Schemas.load(), list[Schemas]()
     frame_table = auditing.frame_table
-    monkeypatch.setattr(
-        auditing, "frame_table", lambda schemas, frames: used.append(schemas) or frame_table(schemas, frames)
-    )
+
+    def noting(schemas: Schemas, frames: object) -> object:
+        used.append(schemas)
+        return frame_table(schemas, frames)
+
+    monkeypatch.setattr(auditing, "frame_table", noting)
     publish(broker, 3)
     for schemas in (None, other):
         assert all(result.success for result in auditing.audit(address(broker), TOPIC, 10, {}, schemas))

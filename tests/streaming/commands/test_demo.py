@@ -32,6 +32,8 @@ def test_the_demo_takes_free_ports_where_the_usual_ones_are_in_use() -> None:
         assert len({*chosen} - usual) == 2
         for address in chosen:
             free = stack.enter_context(socket.socket())
+            # As servers do: connections of earlier tests may be in TIME_WAIT there.
+            free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             free.bind(host_and_port(address))
 
 
