@@ -9,7 +9,7 @@ that either schema requires.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.coverage import Coverage, state_in_words
@@ -54,12 +54,15 @@ def junit_duties(
     return _document(cases, [_line(finding) for finding in others], timestamp)
 
 
-def _document(cases: Sequence[ET.Element], lines: Sequence[str], timestamp: str) -> bytes:
+def junit_suite(
+    name: str, cases: Sequence[ET.Element], timestamp: str, *, number: int = 0, lines: Sequence[str] = ()
+) -> ET.Element:
+    """Return a test suite of test cases. `number` counts the suites of a document, `lines` are its output."""
     suite = ET.Element(
         "testsuite",
-        name="kipwatch",
+        name=name,
         package="kipwatch",
-        id="0",
+        id=str(number),
         timestamp=timestamp,
         hostname="localhost",
         tests=str(len(cases)),
@@ -72,11 +75,20 @@ def _document(cases: Sequence[ET.Element], lines: Sequence[str], timestamp: str)
     suite.extend(cases)
     ET.SubElement(suite, "system-out").text = "\n".join(lines)
     ET.SubElement(suite, "system-err")
-    suites = ET.Element("testsuites")
-    suites.append(suite)
-    ET.indent(suites)
-    written: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return suite
+
+
+def junit_document(suites: Iterable[ET.Element]) -> bytes:
+    """Return test suites as XML in UTF-8."""
+    document = ET.Element("testsuites")
+    document.extend(suites)
+    ET.indent(document)
+    written: bytes = ET.tostring(document, encoding="utf-8", xml_declaration=True)
     return written
+
+
+def _document(cases: Sequence[ET.Element], lines: Sequence[str], timestamp: str) -> bytes:
+    return junit_document([junit_suite("kipwatch", cases, timestamp, lines=lines)])
 
 
 def _case(row: Coverage, failures: Sequence[Finding]) -> ET.Element:

@@ -22,6 +22,8 @@ import pandas
 from great_expectations import expectations as expect
 from great_expectations.expectations.row_conditions import Column
 
+from expectations.report.junit import junit_document, junit_suite
+
 CRITICAL: Final = "critical"
 """The data is wrong: verdicts or sums made of it are, too."""
 WARNING: Final = "warning"
@@ -295,34 +297,12 @@ code { white-space: nowrap; }
 
 def junit_suites(results: Sequence[SuiteResult], timestamp: str) -> bytes:
     """Return the report as XML in UTF-8, made at `timestamp`, in ISO 8601 without a time zone."""
-    suites = ET.Element("testsuites")
-    for number, result in enumerate(results):
-        suites.append(_test_suite(result, number, timestamp))
-    ET.indent(suites)
-    written: bytes = ET.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return written
-
-
-def _test_suite(result: SuiteResult, number: int, timestamp: str) -> ET.Element:
-    failures = sum(not outcome.success for outcome in result.outcomes)
-    suite = ET.Element(
-        "testsuite",
-        name=result.table,
-        package="kipwatch",
-        id=str(number),
-        timestamp=timestamp,
-        hostname="localhost",
-        tests=str(len(result.outcomes)),
-        failures=str(failures),
-        errors="0",
-        skipped="0",
-        time="0",
+    return junit_document(
+        junit_suite(
+            result.table, [_test_case(result, each) for each in result.outcomes], timestamp, number=number
+        )
+        for number, result in enumerate(results)
     )
-    ET.SubElement(suite, "properties")
-    suite.extend(_test_case(result, outcome) for outcome in result.outcomes)
-    ET.SubElement(suite, "system-out")
-    ET.SubElement(suite, "system-err")
-    return suite
 
 
 def _test_case(result: SuiteResult, outcome: ExpectationOutcome) -> ET.Element:
