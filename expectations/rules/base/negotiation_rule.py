@@ -10,7 +10,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from decoders.protocol import API_VERSIONS, NO_ERROR, UNSUPPORTED_VERSION
-from expectations.conversation.bodies import Advertisement
+from expectations.conversation.bodies import Advertisement, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
@@ -30,27 +30,14 @@ FIRST_VERSION_WITH_SOFTWARE = 3
 """The lowest version of ApiVersions that carries the client software (KIP-511)."""
 
 
-class ClaimRule(Rule):
-    """A rule about what an ApiVersions request claims, from version `first_version` on.
+class WaitingClaimRule(Rule):
+    """A rule on the claims of ApiVersions requests, which wait for a response that may never be seen."""
 
-    A claim is judged if the broker responded in the version of the request, or had advertised that
-    version before. It is undecided otherwise: a broker that refuses the version has not read the body.
-    """
-
-    first_version: ClassVar[int] = FIRST_VERSION_WITH_SOFTWARE
     apis = frozenset({API_VERSIONS})
 
     def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
-        """Judge a claim that cannot be read, and the claim that is given up because too many wait."""
+        """Judge the claim that is given up because too many wait."""
         yield from self._judge_given_up(conversation)
-        if request.api_key == API_VERSIONS and self._is_unreadable(request):
-            yield undecided(why_unread(request), request.count)
-
-    def on_response(self, response: Observation, conversation: Conversation, state: NoState) -> Judgements:
-        """Judge the claim that a response answers."""
-        asked = conversation.negotiation.answered
-        if asked is not None:
-            yield from self._judge_with_response(asked, response)
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge the claims whose responses may be among the lost bytes."""
@@ -61,28 +48,59 @@ class ClaimRule(Rule):
         yield from self._judge_given_up(conversation)
 
     @abstractmethod
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
+        """Judge a claim whose response will not be seen."""
+
+    def _judge_given_up(self, conversation: Conversation) -> Judgements:
+        for asked in conversation.negotiation.given_up:
+            yield from self.judge_without_response(asked, conversation)
+
+
+class ClaimRule(WaitingClaimRule):
+    """A rule about what an ApiVersions request claims, from version `first_version` on.
+
+    A claim is judged if the broker responded in the version of the request, or had advertised that
+    version before. It is undecided otherwise: a broker that refuses the version has not read the body.
+    """
+
+    first_version: ClassVar[int] = FIRST_VERSION_WITH_SOFTWARE
+
+    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge a claim that cannot be read, and the claim that is given up because too many wait."""
+        yield from super().on_request(request, conversation, state)
+        if request.api_key == API_VERSIONS and self._is_unreadable(request):
+            yield undecided(why_unread(request), request.count)
+
+    def on_response(self, response: Observation, conversation: Conversation, state: NoState) -> Judgements:
+        """Judge the claim that a response answers."""
+        asked, body = conversation.negotiation.answered, response.body
+        if asked is None:
+            return
+        if not isinstance(body, Advertisement):
+            yield from self._judge(asked, why_unread(response))
+        elif body.error_code != UNSUPPORTED_VERSION:
+            in_its_version = body.body_version == asked.request.api_version
+            yield from self._judge(asked, None if in_its_version else Reason.NOT_SHOWN)
+
+    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
+        """Judge a claim in a version that was advertised; the broker may not have understood others."""
+        yield from self._judge(asked, why_unanswered(conversation))
+
+    @abstractmethod
     def judge_claim(self, asked: Asked) -> Judgement:
         """Judge a claim that the broker understood."""
 
     def _is_unreadable(self, request: Observation) -> bool:
         return request.known and request.api_version >= self.first_version and request.body is None
 
-    def _judge_given_up(self, conversation: Conversation) -> Judgements:
-        for asked in conversation.negotiation.given_up:
-            yield from self._judge(asked, None if asked.advertised else why_unanswered(conversation))
-
-    def _judge_with_response(self, asked: Asked, response: Observation) -> Judgements:
-        body = response.body
-        if not isinstance(body, Advertisement):
-            yield from self._judge(asked, None if asked.advertised else why_unread(response))
-        elif body.error_code != UNSUPPORTED_VERSION:
-            in_its_version = body.body_version == asked.request.api_version
-            yield from self._judge(asked, None if in_its_version or asked.advertised else Reason.NOT_SHOWN)
-
     def _judge(self, asked: Asked, doubt: Reason | None) -> Judgements:
-        """Judge a claim unless there is a `doubt` whether the broker understood it."""
-        if asked.request.api_version >= self.first_version:
-            yield self.judge_claim(asked) if doubt is None else undecided(doubt)
+        """Judge a claim. A `doubt` whether the broker understood it does not count if it was advertised."""
+        if asked.request.api_version < self.first_version:
+            return
+        if doubt is None or asked.advertised:
+            yield self.judge_claim(asked)
+        else:
+            yield undecided(doubt)
 
 
 class NegotiationResponseRule(Rule):
@@ -102,28 +120,49 @@ class NegotiationResponseRule(Rule):
         """Judge a response. `asked` is its request, None if it was not read or makes no claim."""
 
 
-class ClaimResponseRule(NegotiationResponseRule):
+class ClaimResponseRule(NegotiationResponseRule, WaitingClaimRule):
     """A rule about how the broker responds to a claim, which may be known without the response."""
 
-    def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
-        """Judge the claim that is given up because too many wait."""
-        yield from self._judge_given_up(conversation)
 
-    def on_loss(self, loss: Observation, conversation: Conversation, state: NoState) -> Judgements:
-        """Judge the claims whose responses may be among the lost bytes."""
-        yield from self._judge_given_up(conversation)
+class WrongClaimAcceptedRule(ClaimResponseRule):
+    """A rule that a broker refuses a wrong claim with INVALID_REQUEST.
 
-    def close(self, conversation: Conversation, state: NoState) -> Judgements:
-        """Judge the claims that got no response."""
-        yield from self._judge_given_up(conversation)
-
-    def _judge_given_up(self, conversation: Conversation) -> Judgements:
-        for asked in conversation.negotiation.given_up:
-            yield from self.judge_without_response(asked, conversation)
+    It conforms with any error but 35, and by closing the connection. If it responds with error 35, or in
+    another version than that of the request, it did not read the claim, and nothing is judged.
+    """
 
     @abstractmethod
+    def is_wrong(self, claim: SoftwareClaim) -> bool:
+        """Whether a broker must refuse a claim that it understands."""
+
+    def context(self, claim: SoftwareClaim) -> dict[str, str]:
+        """Return the parts of the message that vary with the claim."""
+        return {}
+
+    def judge_response(
+        self, response: Observation, asked: Asked | None, conversation: Conversation
+    ) -> Judgements:
+        """Judge the response to a wrong claim."""
+        if asked is None or not self.is_wrong(asked.claim):
+            return
+        body = response.body
+        if not isinstance(body, Advertisement):
+            yield undecided(why_unread(response))
+        elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
+            yield Judgement(
+                Verdict.VIOLATES,
+                expected="error 42, INVALID_REQUEST",
+                observed="error 0",
+                context=self.context(asked.claim),
+            )
+        elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
+            yield conforms()
+
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
-        """Judge a claim whose response will not be seen."""
+        """Judge closing the connection as a refusal; otherwise the response was not seen."""
+        if self.is_wrong(asked.claim):
+            is_refused = conversation.was_refused_by_closing
+            yield conforms() if is_refused else undecided(why_unanswered(conversation))
 
 
 class AdvertisementRule(NegotiationResponseRule):

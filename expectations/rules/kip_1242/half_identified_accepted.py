@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from decoders.protocol import NO_ERROR, UNSUPPORTED_VERSION
-from expectations.conversation.bodies import Advertisement
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.reason import why_unanswered, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.conversation.bodies import SoftwareClaim
+from expectations.rules.base.negotiation_rule import WrongClaimAcceptedRule
+from expectations.rules.base.rule import Level, Role
 
 
-class HalfIdentifiedAccepted(ClaimResponseRule):
+class HalfIdentifiedAccepted(WrongClaimAcceptedRule):
     """Checks that a broker refuses a client that names a cluster without a broker, or the reverse.
 
     ## Why it matters
@@ -26,8 +21,8 @@ class HalfIdentifiedAccepted(ClaimResponseRule):
     Return INVALID_REQUEST, as Kafka does since 4.4, on every listener and before authentication, too.
 
     ## What it does not cover
-    Responses in another version than the request's, and error 35: the broker did not read the IDs. It
-    implies kip1242/half-identified.
+    Responses in another version than the request's, and error 35: the broker did not read the IDs. Any other
+    error, and closing the connection, count as a refusal.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -38,22 +33,6 @@ class HalfIdentifiedAccepted(ClaimResponseRule):
     role = Role.BROKER
     implies = ("kip1242/half-identified",)
 
-    def judge_response(
-        self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Judgements:
-        """Judge the response to a half-identified request."""
-        if asked is None or not asked.claim.is_half_identified:
-            return
-        body = response.body
-        if not isinstance(body, Advertisement):
-            yield undecided(why_unread(response))
-        elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
-            yield Judgement(Verdict.VIOLATES, expected="error 42, INVALID_REQUEST", observed="error 0")
-        elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
-            yield conforms()
-
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
-        """Judge closing the connection as a refusal; otherwise the response was not seen."""
-        if asked.claim.is_half_identified:
-            is_refused = conversation.was_refused_by_closing
-            yield conforms() if is_refused else undecided(why_unanswered(conversation))
+    def is_wrong(self, claim: SoftwareClaim) -> bool:
+        """Whether exactly one of the two IDs is given."""
+        return claim.is_half_identified

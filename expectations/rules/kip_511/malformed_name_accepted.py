@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from decoders.protocol import NO_ERROR, UNSUPPORTED_VERSION
-from expectations.conversation.bodies import Advertisement
-from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Asked
-from expectations.conversation.observation import Observation
-from expectations.rules.base.negotiation_rule import ClaimResponseRule
-from expectations.rules.base.reason import why_unanswered, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.conversation.bodies import SoftwareClaim
+from expectations.rules.base.negotiation_rule import WrongClaimAcceptedRule
+from expectations.rules.base.rule import Level, Role
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
-class MalformedNameAccepted(ClaimResponseRule):
+class MalformedNameAccepted(WrongClaimAcceptedRule):
     """Checks that a broker refuses a malformed client software name or version.
 
     ## Why it matters
@@ -28,9 +23,9 @@ class MalformedNameAccepted(ClaimResponseRule):
     for a proxy that responds in the broker's place.
 
     ## What it does not cover
-    Which of the two readings of the pattern is right: the finding goes by the one that applies. A
-    response in another version than the request's, and error 35, say that the broker did not read the
-    fields. It implies kip511/software-name-malformed or kip511/software-version-malformed.
+    Which of the two readings of the pattern is right: the finding goes by the one that applies. Responses in
+    another version than the request's, and error 35: the broker did not read the fields. Any other error, and
+    closing the connection, count as a refusal.
     """
 
     section = "Proposed Changes, Validation"
@@ -41,27 +36,10 @@ class MalformedNameAccepted(ClaimResponseRule):
     role = Role.BROKER
     implies = ("kip511/software-name-malformed", "kip511/software-version-malformed")
 
-    def judge_response(
-        self, response: Observation, asked: Asked | None, conversation: Conversation
-    ) -> Judgements:
-        """Judge the response to a malformed claim."""
-        if asked is None or is_claim_well_formed(asked.claim, self.spec):
-            return
-        body = response.body
-        if not isinstance(body, Advertisement):
-            yield undecided(why_unread(response))
-        elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
-            yield Judgement(
-                Verdict.VIOLATES,
-                expected="error 42, INVALID_REQUEST",
-                observed="error 0",
-                context={"name": asked.claim.name, "version_text": asked.claim.version},
-            )
-        elif body.error_code not in (NO_ERROR, UNSUPPORTED_VERSION):
-            yield conforms()
+    def is_wrong(self, claim: SoftwareClaim) -> bool:
+        """Whether the name or the version is malformed."""
+        return not is_claim_well_formed(claim, self.spec)
 
-    def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
-        """Judge closing the connection as a refusal; otherwise the response was not seen."""
-        if not is_claim_well_formed(asked.claim, self.spec):
-            is_refused = conversation.was_refused_by_closing
-            yield conforms() if is_refused else undecided(why_unanswered(conversation))
+    def context(self, claim: SoftwareClaim) -> dict[str, str]:
+        """Return the name and the version."""
+        return {"name": claim.name, "version_text": claim.version}
