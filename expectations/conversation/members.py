@@ -156,3 +156,9 @@ def member_name(group_id: str, member_id: str) -> str:
     of another.
     """
     return f"{group_id.replace(_SEPARATOR, ZERO)}{_SEPARATOR}{member_id}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Return the group ID and the member ID that a `member_name` is made of, "" and "" for an empty name."""
+    group_id, _, member_id = name.partition(_SEPARATOR)
+    return group_id, member_id

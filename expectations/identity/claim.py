@@ -23,6 +23,8 @@ from expectations.conversation.own_values import ApiKey, Time, Version
 
 CLOCKS_DIFFER = 60_000_000_000
 """Nanoseconds, at most, by which the clocks of two feeders differ."""
+FRESH = 1
+"""The correlation ID, at most, of the first request of a process: clients count from 0 or from 1."""
 
 
 class IdentityKind(enum.IntEnum):
@@ -294,6 +296,11 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def order(self) -> tuple[int, bytes, int]:
         """The sort key of claims: their beginning."""
         return self.since, self.connection, self.first_sequence
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether its first request has the correlation ID with which a process begins to count."""
+        return self.first_correlation_id is not None and self.first_correlation_id <= FRESH
 
     def opened_after(self, at: int) -> bool:
         """Whether the connection surely began after a time."""

@@ -28,14 +28,13 @@ from decoders.protocol import (
     API_VERSIONS,
     JOINING,
     NO_ERROR,
-    OPENING_APIS,
     REBOOTSTRAP_REQUIRED,
     UNSUPPORTED_VERSION,
 )
 from decoders.wire.framing import PREFIX
 from expectations.conversation.bodies import Advertisement, ClusterDescription, Heartbeat, SoftwareClaim
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.members import member_name
+from expectations.conversation.members import Member, member_name, split_name
 from expectations.conversation.observation import Observation
 from expectations.conversation.progress import Shown
 from expectations.identity.claim import (
@@ -44,7 +43,6 @@ from expectations.identity.claim import (
     Identity,
     IdentityKind,
     Membership,
-    Negotiated,
     Refused,
     Route,
 )
@@ -55,6 +53,7 @@ from expectations.identity.shown import (
     advertised_range,
     is_advertised,
     is_behind,
+    negotiated_after,
     offered_range,
     rejected_ids,
 )
@@ -124,7 +123,7 @@ class ClaimTracker:
 
     def _process_client(self, request: Observation) -> Iterator[Claim]:
         identities, before = self._identities, self._identities.negotiated
-        identities.negotiated = _negotiated_after(before, request)
+        identities.negotiated = negotiated_after(before, request)
         if not self._conversation.client_id:
             return
         is_new = identities.client is None
@@ -137,12 +136,11 @@ class ClaimTracker:
         if not response.is_matched:
             return
         yield from self._process_service(at)
-        before = identities.negotiated
+        before, asked = identities.negotiated, self._conversation.negotiation.answered
         if isinstance(body, Advertisement):
             if body.error_code == REBOOTSTRAP_REQUIRED:
-                identities.negotiated = msgspec.structs.replace(
-                    before, rebootstrap_at=at, refused_ids=self._asked_ids()
-                )
+                ids = asked.claim.ids if asked is not None and asked.claim.gives_ids else None
+                identities.negotiated = msgspec.structs.replace(before, rebootstrap_at=at, refused_ids=ids)
                 if rejected := rejected_ids(self._conversation):
                     yield self._claims.of_rejection(response, rejected)
             elif body.error_code == NO_ERROR:
@@ -155,7 +153,7 @@ class ClaimTracker:
         if identities.negotiated != before and identities.client is not None:
             yield self._claims.of_client()
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR:
-            asked = self._conversation.negotiation.answered
+            # No claim is made for this alone: it matters only together with a later refusal.
             identities.negotiated = msgspec.structs.replace(
                 identities.negotiated, unidentified=asked is not None and asked.withholds_ids
             )
@@ -204,11 +202,6 @@ class ClaimTracker:
         if not conversation.ended or not conversation.unbroken or conversation.latest_handshake:
             return False
         return conversation.advertised is not None and not negotiated.used_at
-
-    def _asked_ids(self) -> ClusterDescription | None:
-        """Return the cluster and node that the request of the latest response named."""
-        asked = self._conversation.negotiation.answered
-        return asked.claim.ids if asked is not None and asked.claim.gives_ids else None
 
     def _latest_route(self) -> Iterator[Claim]:
         if claim := self._identities.route.latest(self._conversation):
@@ -265,7 +258,7 @@ class ConnectionClaims:
         self, name: str, member: ShownIdentity, request: Observation | None = None, *, has_left: bool = False
     ) -> Iterator[Claim]:
         """Claim the member ID and, if there is one, the client instance ID in the group."""
-        group_id, _, member_id = name.partition("\0")
+        group_id, member_id = split_name(name)
         identity, shown = self._identity(IdentityKind.MEMBER, name), self._progress.members[name]
         claim = msgspec.structs.replace(
             self._claim(identity, member, shown, request, has_left),
@@ -280,8 +273,7 @@ class ConnectionClaims:
             yield msgspec.structs.replace(claim, identity=identity)
 
     def _membership(self, name: str, *, joins: bool) -> Membership:
-        group_id, _, member_id = name.partition("\0")
-        facts = self._conversation.members.of(group_id, member_id)
+        facts = self._conversation.members.known.get(name) or Member()
         return Membership(
             joins=joins,
             epoch=facts.epoch,
@@ -313,44 +305,35 @@ class ConnectionClaims:
         """Claim that the server refused a request, unless enough of its kind were claimed."""
         if not self._identities.refusals.claim(refused):
             return
-        identity = self._identity(IdentityKind.BROKER, self._conversation.server)
-        first = self.shown_first(observation)
-        first.api_key, first.api_version = refused.api_key, refused.api_version
-        shown = Shown(observation.first_captured_at, observation.first_captured_at)
-        claim = self._claim(identity, first, shown, observation, has_left=True)
-        yield msgspec.structs.replace(claim, refused=refused)
+        claim = self._of_server(IdentityKind.BROKER, observation)
+        key, version = refused.request
+        yield msgspec.structs.replace(claim, refused=refused, api_key=key, api_version=version)
 
     def of_question(self, closed: Observation) -> Claim:
         """Claim that the client only asked the server for its versions."""
-        identity = self._identity(IdentityKind.BROKER, self._conversation.server)
-        shown = Shown(closed.first_captured_at, closed.first_captured_at)
-        claim = self._claim(identity, self.shown_first(closed), shown, closed, has_left=True)
-        return msgspec.structs.replace(claim, only_asked=True)
+        return msgspec.structs.replace(self._of_server(IdentityKind.BROKER, closed), only_asked=True)
 
     def of_withholding(self, response: Observation, withheld: tuple[int, ...]) -> Claim:
         """Claim that the list before the login lacked versions of these APIs."""
-        claim = self._of_response(IdentityKind.BROKER, response)
+        claim = self._of_server(IdentityKind.BROKER, response)
         return msgspec.structs.replace(claim, withheld=withheld[:WITHHELD_LIMIT])
 
     def of_rejection(self, response: Observation, ids: ClusterDescription) -> Claim:
         """Claim that the broker told a client with these IDs to rebootstrap."""
-        claim = self._of_response(IdentityKind.ROUTE, response)
+        claim = self._of_server(IdentityKind.ROUTE, response)
         return msgspec.structs.replace(claim, route=Route(rejected=ids))
-
-    def _of_response(self, kind: IdentityKind, response: Observation) -> Claim:
-        """Claim what one response shows of its server."""
-        identity = self._identity(kind, self._conversation.server)
-        shown = Shown(response.first_captured_at, response.first_captured_at)
-        return self._claim(identity, self.shown_first(response), shown, response, has_left=True)
 
     def of_foreign_peer(self, opening: Observation) -> Claim:
         """Claim that the client opened with bytes that are no Kafka."""
-        identity = self._identity(IdentityKind.LISTENER, self._conversation.server)
-        shown = Shown(opening.first_captured_at, opening.first_captured_at)
+        claim = self._of_server(IdentityKind.LISTENER, opening)
         foreign = Foreign(opening.size.to_bytes(PREFIX), opening.named_port, opening.responded)
-        has_left = not opening.responded
-        claim = self._claim(identity, self.shown_first(opening), shown, opening, has_left)
-        return msgspec.structs.replace(claim, foreign=foreign)
+        return msgspec.structs.replace(claim, foreign=foreign, has_left=not opening.responded)
+
+    def _of_server(self, kind: IdentityKind, observation: Observation) -> Claim:
+        """Claim what one observation shows of the server."""
+        identity = self._identity(kind, self._conversation.server)
+        shown = Shown(observation.first_captured_at, observation.first_captured_at)
+        return self._claim(identity, self.shown_first(observation), shown, observation, has_left=True)
 
     def shown_first(self, observation: Observation) -> ShownIdentity:
         """Begin to keep an identity that an observation shows first."""
@@ -410,12 +393,3 @@ def _is_refusal(response: Observation) -> bool:
     if isinstance(body, Advertisement):
         return body.refuses_version
     return response.errors == (UNSUPPORTED_VERSION,)
-
-
-def _negotiated_after(before: Negotiated, request: Observation) -> Negotiated:
-    at = request.first_captured_at
-    if request.api_key == API_VERSIONS and not before.asked_at:
-        return msgspec.structs.replace(before, asked_at=at)
-    if request.api_key not in OPENING_APIS and not before.used_at:
-        return msgspec.structs.replace(before, used_at=at, first_use=request.api_key)
-    return before

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, OPENING_APIS
 from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
@@ -179,6 +179,16 @@ class ShownIdentities(msgspec.Struct, omit_defaults=True):
     route: ShownRoute = msgspec.field(default_factory=ShownRoute)
     refusals: Refusals = msgspec.field(default_factory=Refusals)
     service: bool = False
+
+
+def negotiated_after(before: Negotiated, request: Observation) -> Negotiated:
+    """Return when a connection negotiated, after another request."""
+    at = request.first_captured_at
+    if request.api_key == API_VERSIONS and not before.asked_at:
+        return msgspec.structs.replace(before, asked_at=at)
+    if request.api_key not in OPENING_APIS and not before.used_at:
+        return msgspec.structs.replace(before, used_at=at, first_use=request.api_key)
+    return before
 
 
 def _is_newer(request: Observation) -> bool:

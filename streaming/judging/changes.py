@@ -27,7 +27,7 @@ from expectations.conversation.bodies import (
     SoftwareClaim,
 )
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.members import Member, member_name
+from expectations.conversation.members import Member, member_name, split_name
 from expectations.conversation.observation import ConnectionKey, Statement, Window
 from expectations.identity.server_claim import LONGEST_ADVERTISEMENT
 from expectations.judging.judge import ConnectionState
@@ -293,7 +293,7 @@ def _member_changes(
         ghost = conversation.ended and is_member
         if not _has_changed(before.members.get(name), member, beats) and not ghost:
             continue
-        group_id, _, member_id = name.partition("\0")
+        group_id, member_id = split_name(name)
         api_key, api_version = _heartbeat_api(name, beats, state)
         yield MemberChange(
             at=conversation.progress.captured_at,

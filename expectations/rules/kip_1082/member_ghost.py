@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from decoders.protocol import NO_ERROR
+from expectations.conversation.members import split_name
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen
 from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
@@ -56,7 +57,7 @@ class MemberGhost(IdentityRule):
     def judge_claim(self, claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         """Judge a member by its connections, and by those on which the client goes on without it."""
         if claim.identity.kind is IdentityKind.CLIENT:
-            group_id, _, member_id = claim.only_member.partition("\0")
+            group_id, member_id = split_name(claim.only_member)
             return _silent(group_id, member_id) if _is_outlived(claim, others) else None
         return _judge_member(claim, others)
 
@@ -98,8 +99,8 @@ def _is_cut_short(claim: Claim) -> bool:
 
 def _is_outlived(claim: Claim, others: Sequence[Claim]) -> bool:
     """Whether the client goes on in the group, at the same coordinator, and the member is not heard again."""
-    group_id = claim.only_member.partition("\0")[0]
-    beside = [other for other in others if other.only_member.partition("\0")[0] == group_id]
+    group_id, _ = split_name(claim.only_member)
+    beside = [other for other in others if split_name(other.only_member)[0] == group_id]
     if any(other.only_member == claim.only_member and other.until > claim.since for other in beside):
         return False
     return any(

@@ -13,8 +13,6 @@ from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, V
 
 ENOUGH = 5
 """Connections, one after another, that all have an ID of their own."""
-FRESH = 1
-"""The correlation ID, at most, of the first request of a process."""
 LONG_LIVED = 32
 """A correlation ID that a process which connects anew does not begin with, whichever brokers it asked
 before."""
@@ -120,7 +118,7 @@ def _counts_on(connections: Sequence[Claim]) -> bool:
     numbers = [each for each in first if each is not None]
     if len(numbers) < len(connections):
         return False
-    is_one = numbers[0] <= FRESH and numbers[-1] >= LONG_LIVED
+    is_one = connections[0].begins_anew and numbers[-1] >= LONG_LIVED
     return is_one and all(later > earlier + 1 for earlier, later in itertools.pairwise(numbers))
 
 
