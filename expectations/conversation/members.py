@@ -4,7 +4,7 @@
     its heartbeat            `epoch`; `answered` becomes False. A new member is added; if MEMBER_LIMIT are
                              followed, one that has left makes room
     the response to that     `answered`, `assigned_id`, `error_code`, `heartbeat_interval`
-    a gap, or a heartbeat    all but `epoch` becomes unknown: newer responses may have been lost
+    a loss, or a heartbeat   all but `epoch` becomes unknown: newer responses may have been lost
     that cannot be read
 
 The times of its heartbeats are in `MemberProgress`.
@@ -72,7 +72,7 @@ class Members(msgspec.Struct, omit_defaults=True):
         """Process one observation; returns the progress of the member whose heartbeat it is."""
         if self.silences:
             self.silences = {}
-        if observation.kind is Kind.GAP:
+        if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
             self._forget_responses(progress)
         elif observation.api_key not in HEARTBEAT_APIS:
             return None

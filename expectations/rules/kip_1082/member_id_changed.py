@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from decoders.frame.record import Kind
 from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING, NO_ERROR
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.members import Member, Members
+from expectations.conversation.members import Member, Members, split_name
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
@@ -28,8 +27,6 @@ from expectations.rules.base.rule import (
 
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
-FRESH = 1
-"""The correlation ID, at most, of the first request of a process."""
 BESIDE = 8
 """Requests, at most, that a process sends between its join and the first one of its next connection."""
 
@@ -78,19 +75,22 @@ class MemberIdChanged(IdentityRule):
 
     ## What it does not cover
     Adopting the ID that the broker's last response gave, also by a client of version 0 that was fenced or
-    left and joins again without an ID. Another ID may also mean that two members share the connection, as
-    behind a proxy that pools connections: if the first one is seen again, or the other one comes with another
-    client ID in its header, it is undecided, and so is the group on this connection from then on. Two with
-    one client ID that take turns there, as static members may, look like one. So a change without a leave is
-    reported only when the first ID has been silent for two heartbeat intervals, or the connection closed
-    without it. What a gap or an unreadable heartbeat may have hidden is undecided. On another connection a
-    change is judged by the client instance ID: the same one joins the same group under a new member ID after
-    the connection of the first one was lost. Without a common instance ID, correlation IDs may show the
-    process: if the connection ended before the heartbeat after the join, and the next connection of the same
-    address, client ID, software and principal begins with the next correlation IDs, no connection since then
-    began to count anew, and no second one in the nine minutes before. Otherwise nothing tells a client that
-    rejoins from one that was restarted. A member of a static group instance that is restarted has another
-    client instance ID, too.
+    left and joins again without an ID.
+
+    Another ID on the connection may belong to a second member, as behind a proxy that pools connections. So a
+    change without a leave is reported only when the first ID has been silent for two heartbeat intervals, or
+    when the connection closed without it. If the first ID is seen again, or the other one comes with another
+    client ID in its header, the group is undecided on this connection from then on. Two members with one
+    client ID that take turns, as static members may, look like one. What may have been hidden by lost bytes,
+    or by a heartbeat or response that could not be read, is undecided.
+
+    On another connection a change is judged by the client instance ID: the same one joins the same group
+    under a new member ID after the connection of the first one was lost. Without a common instance ID,
+    correlation IDs may show the process: the connection ended before the heartbeat after the join, and the
+    next connection of the same address, client ID, software and principal begins with the next correlation
+    IDs. No connection since then may have begun to count anew, and no second one in the nine minutes before.
+    Otherwise nothing tells a client that rejoins from one that was restarted. A member of a static group
+    instance that is restarted has another client instance ID, too.
     """
 
     section = "Proposed Changes, Member ID Lifecycle"
@@ -120,16 +120,19 @@ class MemberIdChanged(IdentityRule):
     ) -> Judgements:
         """Note the ID that the broker assigns to a member that joins without one."""
         body = response.body
-        if response.is_matched and isinstance(body, HeartbeatResponse) and body.member_id:
+        if response.api_key not in HEARTBEAT_APIS or not response.is_matched:
+            return
+        if not isinstance(body, HeartbeatResponse):
+            # It may give an ID that the client adopts.
+            yield from _forget(state, why_unread(response))
+        elif body.member_id:
             for member in state.groups.values():
                 if member.asked_from <= response.paired_sequence <= member.asked_until:
                     member.assigned_id = body.member_id
-        return iter(())
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: GroupMembers) -> Judgements:
         """Forget the members: heartbeats may be missing."""
-        if loss.kind is Kind.GAP:
-            yield from _forget(state, Reason.LOST_BYTES)
+        yield from _forget(state, Reason.LOST_BYTES)
 
     def concerns(self, claim: Claim) -> bool:
         """Whether it is about an instance in a group, or about a client whose one member joins."""
@@ -310,11 +313,11 @@ def _joins_as(group_id: str, expected: str, observed: str, when: str) -> Judgeme
 
 def _judge_process(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
     """Judge a client's only member on a connection by the one on the connection before."""
-    group_id, _, member_id = claim.only_member.partition("\0")
+    group_id, member_id = split_name(claim.only_member)
     before = [
         other
         for other in others
-        if other.order < claim.order and other.only_member.partition("\0")[0] == group_id
+        if other.order < claim.order and split_name(other.only_member)[0] == group_id
     ]
     if not before or not _counts_on(claim, before[-1], others):
         return None
@@ -325,7 +328,7 @@ def _judge_process(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         return undecided(Reason.AMBIGUOUS_PROCESS)
     assert previous.membership is not None
     when = "on a retry" if previous.membership.error_code is None else "on another connection"
-    return _joins_as(group_id, previous.only_member.partition("\0")[2], member_id, when)
+    return _joins_as(group_id, split_name(previous.only_member)[1], member_id, when)
 
 
 def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
@@ -347,10 +350,9 @@ def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
     fresh = [
         other.opened_at
         for other in others
-        if other.first_correlation_id is not None
-        and other.first_correlation_id <= FRESH
+        if other.begins_anew
         and other.opened_at <= claim.opened_at
         and other.until > previous.opened_at - LONGEST_IDLE
     ]
     # Of two processes that were there at once either may send what comes next.
-    return first > FRESH and len(fresh) <= 1 and not any(at > previous.opened_at for at in fresh)
+    return not claim.begins_anew and len(fresh) <= 1 and not any(at > previous.opened_at for at in fresh)
