@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Advertised
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.response_rule import AdvertisedRangesRule
+from expectations.rules.base.response_rule import AdvertisedRangesRule, lacks_version
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 
@@ -45,7 +45,7 @@ class VersionOutOfRange(AdvertisedRangesRule):
 
     def judge_by(self, advertised: Advertised, request: Observation) -> Judgement | None:
         """Compare a request's version with the ranges in force."""
-        if request.cut and request.failure is None and request.api_version == -1:
+        if lacks_version(request):
             return undecided(Reason.CUT, request.count)
         own = advertised.ranges.get(request.api_key)
         return None if own is None else _compared(request, *own)

@@ -7,7 +7,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.response_rule import AfterResponseRule, SuspectedOffences
+from expectations.rules.base.response_rule import AfterResponseRule, SuspectedOffences, lacks_version
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
@@ -30,8 +30,9 @@ class FallbackVersionWrong(AfterResponseRule):
     ## What it does not cover
     A client that gives up, or retries on another connection. A retry outside the range within a second of
     the refusal is undecided, unless the client does not pipeline and the broker refuses the retry as well,
-    or it is the client's third. A retry after lost bytes is not judged. Version 0 is right where the range
-    ends below version 3, the first that names the software.
+    or it is the client's third. A retry that was cut before its version is undecided, too; one after lost
+    bytes is not judged. Version 0 is right where the range ends below version 3, the first that names the
+    software.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
@@ -49,7 +50,9 @@ class FallbackVersionWrong(AfterResponseRule):
         offered = _needlessly_left(request, conversation)
         is_retry = request.api_key == API_VERSIONS and conversation.negotiation.refusal is not None
         if is_retry and conversation.shares_clients:
-            yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
+            yield undecided(Reason.AMBIGUOUS_PROCESS)
+        elif is_retry and lacks_version(request):
+            yield undecided(Reason.CUT)
         elif offered is None:
             yield from super().on_request(request, conversation, state)
         elif request.settled or request.informed:

@@ -36,9 +36,10 @@ class WellformedNameRefused(ClaimResponseRule):
     implementation of the protocol responds, report it there.
 
     ## What it does not cover
-    Values that only one of the two readings of the pattern allows, requests that give a cluster
-    without a node or a node without a cluster (KIP-1242), and requests on connections that use instance
-    IDs, which a broker may refuse for a wrong or missing one or misread: a refusal of those is undecided.
+    Values that only one of the two readings of the pattern allows, and requests that give a cluster without
+    a node or a node without a cluster (KIP-1242). A refusal is undecided where the broker may object to
+    something else: an instance ID that the connection uses, or bytes that Kafka would not write there, such
+    as trailing ones.
     """
 
     section = "Proposed Changes, Validation"
@@ -60,8 +61,8 @@ class WellformedNameRefused(ClaimResponseRule):
         elif body.error_code == NO_ERROR:
             yield conforms()
         elif body.error_code == INVALID_REQUEST:
-            is_bound = _is_bound_to_id(asked, conversation)
-            yield undecided(Reason.OTHER_CAUSE) if is_bound else self._violates(asked)
+            is_explained = _is_bound_to_id(asked, conversation) or not asked.request.is_clean
+            yield undecided(Reason.OTHER_CAUSE) if is_explained else self._violates(asked)
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge a valid claim as undecided: it may have been refused."""
