@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.rules.base.reason import why_first_unknown, why_inconclusive
+from expectations.rules.base.reason import Reason, why_first_unknown, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import (
     Judgement,
@@ -49,7 +49,8 @@ class InstanceIdAcceptedWrongly(ResponseRule):
     request gave no ID, where the broker has nothing to compare others with; if the first request is not
     known, what is accepted is undecided. A response that was not seen, could not be read, has no
     field for an error, or carries another error than INVALID_REQUEST is undecided: the broker may not
-    have come so far as to look at the ID. So is a connection that ends without a response.
+    have come so far as to look at the ID. So is a connection that ends without a response, and a request on
+    an older header whose API the broker no longer offers on header v3 when it responds.
     """
 
     section = "Proposed Changes, Client Instance ID"
@@ -76,23 +77,18 @@ class InstanceIdAcceptedWrongly(ResponseRule):
         self, request: Observation, response: Observation, conversation: Conversation
     ) -> Judgements:
         """Look for a refusal in every error field."""
-        if response.errors == ACCEPTED and first_gave_id(conversation) is not None:
-            yield self._violates(request, response, conversation)
-        elif response.errors == ACCEPTED:
-            yield undecided(why_first_unknown(conversation), response.count)
-        elif response.errors in REFUSALS:
+        fault = self._fault(request, conversation)
+        if response.errors in REFUSALS:
             yield conforms(response.count)
-        else:
+        elif response.errors != ACCEPTED:
             yield undecided(why_inconclusive(response), response.count)
-
-    def _violates(self, request: Observation, response: Observation, conversation: Conversation) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
-            response.count,
-            expected="error 42, INVALID_REQUEST",
-            observed="error 0",
-            context={"fault": self._fault(request, conversation) or ""},
-        )
+        elif first_gave_id(conversation) is None:
+            yield undecided(why_first_unknown(conversation), response.count)
+        elif fault is None:
+            # By versions that were advertised meanwhile it need not give the ID.
+            yield undecided(Reason.NOT_SHOWN, response.count)
+        else:
+            yield _violates(response, fault)
 
     def _fault(self, request: Observation, conversation: Conversation) -> str | None:
         if missing(request, conversation) is Verdict.VIOLATES:
@@ -103,3 +99,13 @@ class InstanceIdAcceptedWrongly(ResponseRule):
         if self.spec is Spec.TAGGED and is_zero is Verdict.VIOLATES:
             return "is zero"
         return None
+
+
+def _violates(response: Observation, fault: str) -> Judgement:
+    return Judgement(
+        Verdict.VIOLATES,
+        response.count,
+        expected="error 42, INVALID_REQUEST",
+        observed="error 0",
+        context={"fault": fault},
+    )
