@@ -14,7 +14,7 @@ may have changed.
       refused login    - claimed_principal, principal
       served otherwise + principal
       certain match    - requests_missed, responses_missed, negotiations_in_doubt
-      no match         - advertised, if it is of ApiVersions
+      no match, unread - advertised, if it is of ApiVersions: the client may have read another list
     GAP, INVALID_SIZE  + requests_missed or responses_missed, by direction; negotiations_in_doubt
                        + first_answer, if there was none
                        - unbroken, the requests in flight; beginning_seen, if no request was identified yet;
@@ -144,7 +144,10 @@ class Telemetry(msgspec.Struct, omit_defaults=True):
 
     def _process_response(self, response: Observation) -> None:
         body = response.body
-        if isinstance(body, TelemetryIdentity) and response.errors == (0,) and body.instance_id != ZERO_UUID:
+        if not isinstance(body, TelemetryIdentity):
+            # It may assign another ID, which is unknown.
+            self.assigned = []
+        elif response.errors == (0,) and body.instance_id != ZERO_UUID:
             self.assigned = [*self.assigned, body.instance_id][-ASSIGNED_LIMIT:]
 
 
@@ -328,8 +331,9 @@ class Conversation(msgspec.Struct, array_like=True):
             self.negotiations_in_doubt = 0
         elif response.is_matched and response.api_key == API_VERSIONS:
             self.negotiations_in_doubt -= response.count
-        if response.api_key == API_VERSIONS and not response.is_matched:
-            self.advertised = None
+        is_read = response.is_matched and isinstance(body, Advertisement)
+        if response.api_key == API_VERSIONS and not is_read:
+            self.superseded, self.advertised = self.advertised, None
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR and response.is_matched:
             ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
             before_login = self.latest_handshake == 0

@@ -24,7 +24,10 @@ class Reason(enum.StrEnum):
         reason._value_, reason.meaning = name, meaning
         return reason
 
-    NOT_ASKED = "not-asked", "the connection was told no versions before, as when its client does not ask"
+    NOT_ASKED = (
+        "not-asked",
+        "no versions that the connection was told are known, as when its client does not ask",
+    )
     NO_RESPONSE = "no-response", "the response that decides did not come, or none was expected"
     UNDER_WAY = "under-way", "the request may have been under way before its sender knew better"
     JOINED_MIDWAY = "joined-midway", "the beginning of the connection was not captured"

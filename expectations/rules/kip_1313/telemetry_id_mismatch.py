@@ -83,11 +83,13 @@ class TelemetryIdMismatch(Rule):
     def on_response(
         self, response: Observation, conversation: Conversation, state: TelemetryState
     ) -> Judgements:
-        """Forget the ID if the broker names another one."""
+        """Forget the ID if the broker names another one, or may in a response that could not be read."""
         body = response.body
-        if isinstance(body, TelemetryIdentity) and body.instance_id not in (ZERO_UUID, state.given):
+        if response.api_key != GET_TELEMETRY_SUBSCRIPTIONS:
+            return iter(())
+        if not isinstance(body, TelemetryIdentity) or body.instance_id not in (ZERO_UUID, state.given):
             state.given = ""
-        yield from ()
+        return iter(())
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: TelemetryState) -> Judgements:
         """Forget the ID: the broker may have named another one."""
