@@ -146,8 +146,10 @@ def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]
         last, path = found
         try:
             with open_file(path, key_log) as file:
-                yield from _follow_file(folder, last, before, file)
-                before += file.position
+                try:
+                    yield from _follow_file(folder, last, before, file)
+                finally:
+                    before += file.position
                 if file.truncated:
                     raise UserError(f"{path} ends inside a packet; all complete packets were read")
         except UserError as error:
