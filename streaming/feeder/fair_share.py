@@ -1,10 +1,10 @@
 """Gives up clients whose packets take the time of all others. Pure: time is an argument.
 
-A packet on the slow path takes a thousand times as long as another one, and anybody who reaches a port can
-send it. When tracking has filled a second, mostly with such packets, their largest senders are given up for a
-minute, as many as leave less than half of these packets to the others. Packets of clients that are given up
-are counted and not followed. IPv6 addresses are free, so a network of 64 bits is given up as a whole if a
-thousand of its addresses sent such packets.
+A packet on the tracker's slow path takes hundreds of times as long as one on the fast path, and anybody who
+reaches a port can send it. When tracking has taken most of a second, mostly for such packets, their
+largest senders are given up for a minute: the fewest that sent more than half of them. Packets of clients
+that are given up are counted and not followed. IPv6 addresses cost nothing, so a network of 64 bits is given
+up as a whole if a thousand of its addresses sent such packets.
 
 Only a live capture needs this: a file waits. It needs watched ports, which tell the client's side.
 """
@@ -33,9 +33,9 @@ _WINDOW, _OVERLOADED = 1.0, 0.8
 _DEARER: Final = 300
 """How much longer a packet takes on the slow path than others, at least."""
 _FEW: Final = 200
-"""So few packets on the slow path are not the cause of an overload."""
+"""Fewer packets on the slow path are never the cause of an overload."""
 _LARGE: Final = 10
-"""A client is given up only if it sent at least one in so many of the packets on the slow path."""
+"""A client is given up only if it sent at least a tenth of the packets on the slow path."""
 _MANY_ADDRESSES: Final = 1_000
 _PORT: Final = 0xFFFF
 _IPV6: Final = 6

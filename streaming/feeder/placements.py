@@ -2,9 +2,9 @@
 
 A new connection is looked up by its client's address and the time of its opening. Kubernetes' API lags
 behind: a pod may connect before the API tells its address, or while it still gives that address to another
-pod. So each connection waits for LAG. Meanwhile it is looked up again while it has no name, and at the end
-once more; a further record corrects or withdraws a wrong name. While the API is away names are stale, and
-connections wait until it is back.
+pod. So each connection waits for LAG. Until then it is looked up again as long as it has no name, and once
+more at the end; a further record corrects or withdraws a wrong name. While the API is away names are stale,
+and connections wait until it is back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which pod had an address, and when, by what Kubernetes' API says of pods. Time is an argument.
 
-Addresses are reused, so each has a history of periods. One thread changes it while another reads, so readers
-get immutable values. A period ends when the API says so. If a pod vanished while the API was away, its
-periods end when the API was last heard.
+Addresses are reused, so each has a history of periods, of immutable values: one thread changes it while
+another one reads. A period ends when the API says so. If a pod vanished while the API was away, its periods
+end when the API was last heard.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class PodAddresses:
         return self._count
 
     def placements(self, address: str, at: int) -> set[str]:
-        """Return the placements of the pods that had an address at a time, the right one among several."""
+        """Return the placements of the pods that may have had an address at a time; one of them is right."""
         periods = self._periods.get(address, ())
         return {each.placement for each in periods if each.since <= at and not _is_over(each, at)}
 

@@ -5,8 +5,8 @@ broker is slow or unreachable, blocks wait in memory, for any time and up to a l
 records are shed (see `shedding`). Only if there is no room for the small records that are never shed does
 publishing block; then the ring of the capture fills, and the kernel counts the packets that it drops.
 
-The connection to Kafka is in none or several of these states. Its topic is looked after by `FramesTopic`,
-whose own states are in `streaming/broker/topics.py`.
+The connection to Kafka may be in several of these states at once, or in none. `FramesTopic` creates the topic
+and has states of its own (`streaming/broker/topics.py`).
 
     state          begins when                      ends when                     in between
     topic unknown  the publisher is made            the number of partitions is   all records are collected

@@ -45,7 +45,7 @@ from streaming.settings.kafka_client import Setting
 
 _SOFTWARE = "kipwatch-feeder"
 _MARK_BYTES = 12
-"""Random bytes of a mark: too many to occur by chance, or to be guessed by a client that hides."""
+"""Random bytes of a mark: too many to occur by chance, or to be guessed by a client that wants to hide."""
 _API_KEY = slice(4, 6)
 """Its place in a request, the size of the frame included."""
 INTERVAL = 0.005
@@ -201,7 +201,7 @@ def _ends(own: socket.socket) -> Ends:
 
 
 def _is_local(address: bytes) -> bool:
-    """Whether an address is one of this machine: only to such a one can a socket be bound."""
+    """Whether an address is one of this machine: a socket can be bound to no other."""
     family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
     with socket.socket(family) as probe:
         try:

@@ -1,7 +1,7 @@
-"""A client that sends what it is told to, with header v3 where the version has it, and its usual requests.
+"""A client that sends any request, with header v3 where its version has that, and some usual requests.
 
-It gives a client instance ID on header v3, and the client ID in the first request only. Callers can override
-both, so that it can also break the rules.
+By default it gives a client instance ID in each header v3, and the client ID in the first request only.
+Callers can override both, so that it can also break the rules.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class InstanceClient:
         tls: ssl.SSLContext | None = None,
         patience: float = TIMEOUT,
     ) -> None:
-        """Connect from `host`, "" for any address, with TLS if there is a context. Raises OSError."""
+        """Connect from the address `host`, "" for any; with TLS if `tls` is given. Raises OSError.
+
+        `patience` is the most seconds to wait for the connection, and for bytes of a response.
+        """
         self._schemas = schemas
         self._server = address
         self._host = host
@@ -201,6 +204,7 @@ def _read_exactly(connection: socket.socket, size: int) -> bytes | None:
 
 
 def negotiate(client: InstanceClient, version: int = NEWEST_API_VERSIONS, **claims: Any) -> dict[str, Any]:
+    """Send ApiVersions, with fields of the body where they differ from the usual ones."""
     software = SOFTWARE if version >= NAMES_SOFTWARE_FROM else {}
     return client.request("ApiVersions", software | claims, version=version)
 
@@ -221,7 +225,7 @@ def send_null(client: InstanceClient, api: str, version: int, text: str, **body:
 def beat(
     client: InstanceClient, member_id: str, epoch: int, api: str = "ConsumerGroupHeartbeat", version: int = 1
 ) -> dict[str, Any]:
-    """Join, go on or leave a group of the API's kind."""
+    """Send a heartbeat that joins (epoch JOIN), stays in or leaves (LEAVE) a group of the API's kind."""
     return client.request(api, heartbeat_of(member_id, epoch, api), version=version)
 
 
@@ -256,7 +260,10 @@ def find_coordinator(client: InstanceClient, version: int) -> dict[str, Any]:
 
 
 def await_success(ask: Callable[[], int]) -> bool:
-    """Ask until there is no error: a coordinator is made when it is first asked for."""
+    """Ask until the error code is 0: a new broker makes a coordinator when it is first asked for one.
+
+    Returns False after ATTEMPTS.
+    """
     for _ in range(ATTEMPTS):
         if not ask():
             return True

@@ -1,9 +1,9 @@
-"""A connection to a broker under test: secured, recorded as packets, with a limit on all the broker may do.
+"""A connection to a broker under test: secured, recorded as packets, and limited in time and memory.
 
 What is sent and received becomes plaintext packets of the real addresses, which are judged like any capture.
-The client acknowledges at once what it has read, so a later request was sent in knowledge of it. A broker
-that does not respond in time, or announces more than is read of a response, costs neither time nor memory:
-the connection ends, and `Trouble` says why.
+The packets acknowledge at once what the client has read, so a later request was sent in knowledge of it. If a
+broker does not respond in time, or announces a response longer than MOST_READ, the connection ends, and
+`Trouble` says why.
 
 TLS and the login are those of the table [kafka] of the configuration, which has librdkafka's names; its
 secrets are looked up as for kipwatch's own clients. The probe logs in by PLAIN or SCRAM (RFC 5802), in

@@ -72,7 +72,7 @@ def _condition(page: MetricsPage, recent: Recent, now: float, kafka_trouble: str
 
 
 def _sight(recent: Recent, now: float, *, has_lag: bool) -> Condition:
-    """Whether a query that judges is given anything to judge."""
+    """Say whether frames reach a query that runs, and how late it judges them."""
     if not recent.judged_at:
         waits = "The first frames wait to be judged."
         return Condition("undecided", waits if has_lag else f"No frame has come yet: {_FEEDER}")

@@ -21,12 +21,12 @@ from streaming.metrics.labels import OTHER
 
 WINDOW_MINUTES: Final = 5
 MOST: Final = 500
-"""Offences of a minute that are told apart by software and listener; further ones are of `other`."""
+"""Kinds of offences of a minute, by software and listener. Further ones count under `other`."""
 _MINUTE: Final = 60
 
 
 class Recent:
-    """The offences of the last minutes, by whom and at which listener, and the latest frame.
+    """The offences of the last minutes, by client software and listener, and the time of the latest frame.
 
     Times are in seconds since the epoch: `judged_at` is when frames were judged last, 0 if never, and
     `captured_at` when the latest of these was captured. Offences have the latter time, so those of a backlog

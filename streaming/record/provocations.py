@@ -1,7 +1,7 @@
 """Provocations: responses that a relay alters, and how a client must react by the KIPs.
 
-A provocation gets the number of each connection, so that it can treat them in turns: a client that is refused
-on one connection must succeed on another.
+A provocation gets the number of each connection, so that it can alter every other one: a client that is
+refused on one connection must succeed on the next.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MANY: Final = 8
 
 @dataclass(frozen=True)
 class Provocation:
-    """`says` tells what seems to happen and how a client reacts; `rules` judge whether it does."""
+    """`says` tells what seems to happen and how a client must react; `rules` judge whether it does."""
 
     name: str
     says: str
@@ -56,7 +56,7 @@ class Provocation:
 
 
 class Provoking:
-    """A provocation in use. `altered` counts the responses that the client did not get as they were."""
+    """A provocation in use. `altered` counts the responses that were altered, or replaced by a close."""
 
     def __init__(self, provocation: Provocation) -> None:
         self.provocation = provocation
@@ -74,7 +74,7 @@ class Provoking:
 
 
 def _lists(schemas: Schemas, change: Callable[[Body], Body]) -> Alter:
-    """List less than the broker serves, and close upon what is not listed, as who lacks it does."""
+    """List less than the broker serves, and close upon requests for the rest, as a broker without it does."""
     newest: dict[int, int] = {}
 
     def listed(body: Body) -> Body:
@@ -93,7 +93,10 @@ def _lists(schemas: Schemas, change: Callable[[Body], Body]) -> Alter:
 
 
 def _refuse_new_versions(schemas: Schemas, connection: int) -> Alter:
-    """Refuse as an older broker does: every other time as those before Kafka 2.4 do, without a range."""
+    """Refuse new versions of ApiVersions as older brokers do.
+
+    Every other connection gets no range of versions with error 35, as from brokers before Kafka 2.4.
+    """
     own = {"apiKey": API_VERSIONS, "minVersion": 0, "maxVersion": NAMES_SOFTWARE_FROM - 1}
     refusal = {"errorCode": UNSUPPORTED_VERSION, "apiKeys": [own] if connection % 2 else []}
 
@@ -135,7 +138,7 @@ def _withdraw(schemas: Schemas, _connection: int) -> Alter:
 
 
 def _every_other(begin: Begin, first: int = 0) -> Begin:
-    """Treat every other connection, from number `first` on."""
+    """Alter the responses of every other connection, from number `first` on."""
     return lambda schemas, number: begin(schemas, number) if number % 2 == first else unaltered
 
 
@@ -158,7 +161,7 @@ def _rename_cluster(schemas: Schemas, _connection: int) -> Alter:
 
 
 def _heartbeats(every: int, treat: Callable[[Schemas], Alter]) -> Begin:
-    """Treat the `every`th response to a heartbeat on a connection, and so on; the first may be to a join."""
+    """Alter each `every`th response to a heartbeat of a connection. The first one may be to a join."""
 
     def begin(schemas: Schemas, _connection: int) -> Alter:
         beats, altered = count(1), treat(schemas)
@@ -249,7 +252,7 @@ PROVOCATIONS: Final = (
         "members-fenced",
         "members are fenced: the client joins again under the same ID, and commits under it",
         ("kip1082/member-id-changed", "kip1082/member-id-not-used"),
-        # Not each join: the heartbeat behind it brings what the member is to read.
+        # Not the second: the heartbeat after a join brings the partitions that the member is to read.
         _heartbeats(3, _fence),
     ),
     Provocation(

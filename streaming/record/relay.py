@@ -4,9 +4,9 @@ A relay replaces the capture where that is not permitted. Each chunk is recorded
 that no response comes before its request. The server of the packets is the relay's own listening address. A
 recording has one relay for each broker, started when a response first names the broker.
 
-What a client sends acknowledges a response if none of it had arrived when the response was passed on, and
-the client's host has all of the response. On the loopback interface, where relays listen, nothing is long
-under way.
+What a client sends counts as sent in knowledge of a response under two conditions: none of it had arrived
+when the response was passed on, and the client's host has acknowledged all of the response. Relays listen on
+the loopback interface, so nothing that was sent earlier is still on its way.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Rewrites responses: broker addresses, so that clients connect to relays, and whatever is to be altered.
+"""Rewrites responses: broker addresses, so that clients connect to relays, and what a provocation alters.
 
-`Alter` takes a response and returns what the client gets instead; `in_body` makes one that changes fields.
+An `Alter` takes a response and returns what the client gets instead; `in_body` makes one that changes fields.
 
 Pure: bytes in and out. Clients find brokers by Metadata, DescribeCluster and FindCoordinator; KIP-951 added
 `nodeEndpoints` to responses that name a new leader. A response to one of these APIs is held back until it
-is complete, then rewritten; requests and other responses pass as they arrive. Where responses are altered,
-too, all are held back. Anything else than Kafka, such as TLS, passes unchanged.
+is complete, then rewritten; requests and other responses pass as they arrive. With an `Alter` all responses
+are held back until they are complete. Anything but Kafka, such as TLS, passes unchanged.
 """
 
 from __future__ import annotations

@@ -251,9 +251,7 @@ def test_a_file_that_its_writer_left_incomplete_is_warned_of(
     assert f"{tmp_path}/a ends inside a packet" in capsys.readouterr().err
 
 
-def test_positions_go_on_behind_a_damaged_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_positions_go_on_behind_a_damaged_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "a", PACKETS[:3])
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes() + b"\xff" * 16)
     write(tmp_path / "b", PACKETS[3:])
