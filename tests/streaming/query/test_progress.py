@@ -19,6 +19,7 @@ from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, S
 from dashboards import alert
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
+from streaming.query import progress as progress_module
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.batch_limit import BatchLimit
 from streaming.query.progress import (
@@ -125,7 +126,11 @@ def test_the_lag_grows_while_a_batch_is_under_way(listening: Listening) -> None:
             wait_until(lambda: listening.value("topic_lag_records") == 3)
 
 
-def test_a_broker_that_refuses_connections_is_named(listening: Listening) -> None:
+def test_a_broker_that_refuses_connections_is_named(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "ASK_EVERY", 0.1)
+    monkeypatch.setattr(progress_module, "ANSWER_SECONDS", 0.5)
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
