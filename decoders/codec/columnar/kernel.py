@@ -19,9 +19,12 @@ from decoders.codec.columnar.frames import (
     TRUNCATED,
 )
 from decoders.codec.columnar.tape import (
+    ABOVE,
+    BELOW,
     FOUND,
     HEADERS,
     NOWHERE,
+    REFUSAL,
     REMARKS,
     REQUESTS,
     RESPONSES,
@@ -48,7 +51,7 @@ _ROWS: Final = types.int64[:, ::1]
 
 @inlined
 def _read_request(
-    machine: Machine, rival_machine: Machine, frame: FrameSpan, entries: Any, headers: Any
+    machine: Machine, rival_machine: Machine, frame: FrameSpan, entries: Any, places: Any
 ) -> None:
     """Read a request. `rival_machine` has the head for readings that are only compared."""
     if frame.end - frame.begin < REQUEST_LEAD:
@@ -62,7 +65,7 @@ def _read_request(
     entry = entry_of(entries, REQUESTS, head.api_key, head.api_version)
     if entry == NOWHERE:
         head.known = False
-        _read_header(machine, frame, entries, headers)
+        _read_header(machine, frame, entries, places)
         return
     if entry_of(entries, RIVALS, head.api_key, head.api_version) != NOWHERE:
         _read_overlay_request(machine, rival_machine, frame, entries)
@@ -86,12 +89,12 @@ def _read_short_request(machine: Machine, frame: FrameSpan, entries: Any) -> Non
 
 
 @outlined
-def _read_header(machine: Machine, frame: FrameSpan, entries: Any, headers: Any) -> None:
+def _read_header(machine: Machine, frame: FrameSpan, entries: Any, places: Any) -> None:
     """Read the header of a request whose version the schemas do not have, if its API shows it."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     entry = entry_of(entries, HEADERS, head.api_key, head.api_version)
     if entry == NOWHERE and head.api_key == API_VERSIONS:
-        entry = headers[0] if head.api_version < 0 else headers[1]
+        entry = places[BELOW] if head.api_version < 0 else places[ABOVE]
     if entry == NOWHERE:
         return
     read_frame(machine, frame, REQUEST_LEAD, entry)
@@ -146,7 +149,7 @@ def _is_proven(machine: Machine, frame: FrameSpan, is_exact: bool) -> bool:
 
 
 @inlined
-def _read_response(machine: Machine, frame: FrameSpan, entries: Any) -> None:
+def _read_response(machine: Machine, frame: FrameSpan, entries: Any, places: Any) -> None:
     """Read a response whose API key and version are already in the head."""
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
     if frame.end - frame.begin < RESPONSE_LEAD:
@@ -155,14 +158,14 @@ def _read_response(machine: Machine, frame: FrameSpan, entries: Any) -> None:
         return
     head.correlation_id = int32(machine.data, frame.begin)
     head.has_correlation_id = True
-    is_known = entry_of(entries, RESPONSES, head.api_key, head.api_version) != NOWHERE
+    entry = entry_of(entries, RESPONSES, head.api_key, head.api_version)
     is_overlay = entry_of(entries, RIVALS, head.api_key, head.api_version) != NOWHERE
-    if _is_refusal(machine, frame):
-        _read_refusal(machine, frame, entries, is_known, is_known and not is_overlay)
-    elif not is_known:
+    if places[REFUSAL] != NOWHERE and _is_refusal(machine, frame):
+        _read_refusal(machine, frame, places[REFUSAL], entry, entry != NOWHERE and not is_overlay)
+    elif entry == NOWHERE:
         head.known = False
     else:
-        is_exact = _read_version(machine, frame, entries, head.api_version)
+        is_exact = _read_version(machine, frame, entry, head.api_version)
         is_whole = is_exact or (frame.is_cut and head.failure_reason == NO_FAILURE)
         if is_overlay and not is_whole:
             head.known = False
@@ -170,11 +173,10 @@ def _read_response(machine: Machine, frame: FrameSpan, entries: Any) -> None:
 
 
 @inlined
-def _read_version(machine: Machine, frame: FrameSpan, entries: Any, version: int) -> bool:
-    """Read a response in the layout of a version; return whether to the last byte."""
-    head = machine.head
-    is_exact = read_frame(machine, frame, RESPONSE_LEAD, entry_of(entries, RESPONSES, head.api_key, version))
-    head.body_version = version
+def _read_version(machine: Machine, frame: FrameSpan, entry: Any, version: int) -> bool:
+    """Read a response from the first row of its version on; return whether to the last byte."""
+    is_exact = read_frame(machine, frame, RESPONSE_LEAD, entry)
+    machine.head.body_version = version
     return is_exact
 
 
@@ -188,19 +190,20 @@ def _is_refusal(machine: Machine, frame: FrameSpan) -> bool:
 
 
 @outlined
-def _read_refusal(
-    machine: Machine, frame: FrameSpan, entries: Any, is_known: bool, is_released: bool
-) -> None:
-    """Read an ApiVersions response with error 35, most often in the layout of version 0."""
+def _read_refusal(machine: Machine, frame: FrameSpan, refusal: Any, entry: Any, is_released: bool) -> None:
+    """Read an ApiVersions response with error 35, most often in the layout of version 0.
+
+    `refusal` is the first row of version 0, `entry` that of the version that was asked for, or NOWHERE.
+    """
     head, found, remarks = machine.head, machine.counts[FOUND], machine.counts[REMARKS]
-    if _read_version(machine, frame, entries, 0) or (frame.is_cut and head.failure_reason == NO_FAILURE):
+    if _read_version(machine, frame, refusal, 0) or (frame.is_cut and head.failure_reason == NO_FAILURE):
         return
     discard(machine, found, remarks)
-    if is_known and _read_version(machine, frame, entries, head.api_version):
+    if entry != NOWHERE and _read_version(machine, frame, entry, head.api_version):
         return
     discard(machine, found, remarks)
     if is_released:
-        _read_version(machine, frame, entries, 0)
+        _read_version(machine, frame, refusal, 0)
     else:
         head.known = False
 
@@ -230,7 +233,7 @@ def _read_refusal(
 def read_frames(  # noqa: PLR0917 - compiled functions are called by position
     tape: Any,
     entries: Any,
-    headers: Any,
+    places: Any,
     data: Any,
     begins: Any,
     lengths: Any,
@@ -249,8 +252,8 @@ def read_frames(  # noqa: PLR0917 - compiled functions are called by position
 ) -> int:
     """Read frames from number `first` on; return the number of the frame for which there is no room.
 
-    `entries` (int32) holds places on the tape by table, API key and version; `headers` (int32) those of
-    the request headers of ApiVersions below and above its known versions. `heads` (HEAD) has an element
+    `entries` (int32) holds places on the tape by table, API key and version; `places` (int32) those of
+    ApiVersions at versions that the schemas lack. `heads` (HEAD) has an element
     for each frame, `rival_heads` one for readings that are only compared. The rest belongs to a `Machine`.
     If `found` or `remarks` has no room for the rows of a frame, its rows are dropped and `needed` says,
     as `counts` does, how many rows there must be room for.
@@ -268,11 +271,11 @@ def read_frames(  # noqa: PLR0917 - compiled functions are called by position
         clear(head)
         if is_request[number]:
             rival = Machine(tape, data, rival_heads[0], found, remarks, counts, counters)
-            _read_request(machine, rival, frame, entries, headers)
+            _read_request(machine, rival, frame, entries, places)
         else:
             head.api_key = paired_keys[number]
             head.api_version = paired_versions[number]
-            _read_response(machine, frame, entries)
+            _read_response(machine, frame, entries, places)
         if counts[FOUND] > len(found) or counts[REMARKS] > len(remarks):
             needed[FOUND], needed[REMARKS] = counts[FOUND], counts[REMARKS]
             counts[FOUND], counts[REMARKS] = founds, odd

@@ -74,7 +74,7 @@ class ColumnarReader:
     def __init__(self, schemas: Schemas, wanted: Mapping[str, Collection[str]] | None = None) -> None:
         self.columns = columns_of(schemas, wanted or {})
         writer = _LayoutWriter(schemas, self.columns)
-        self._entries, self._headers = writer.write()
+        self._entries, self._places = writer.write()
         self._tape = writer.tape.rows()
         self._paths = writer.tape.paths
         self._found = np.empty((_FIRST_ROOM, 4), np.int64)
@@ -91,14 +91,14 @@ class ColumnarReader:
 
     def _run(self, frames: Frames, heads: npt.NDArray[np.void]) -> tuple[_Rows, _Rows]:
         """Run the tape over all frames, with more room whenever rows need it; return the rows."""
-        layouts = (self._tape, self._entries, self._headers)
-        places = (frames.data, frames.begins, frames.lengths)
+        layouts = (self._tape, self._entries, self._places)
+        spans = (frames.data, frames.begins, frames.lengths)
         known = (frames.is_cut, frames.is_request, frames.paired_keys, frames.paired_versions)
         counts, needed = np.zeros(2, np.int64), np.zeros(2, np.int64)
         number = 0
         while True:
             rows = (self._found, self._remarks, counts, needed, self._counters)
-            number = read_frames(*layouts, *places, *known, number, heads, self._rival_heads, *rows)
+            number = read_frames(*layouts, *spans, *known, number, heads, self._rival_heads, *rows)
             if number == len(frames):
                 return self._found[: counts[tape.FOUND]], self._remarks[: counts[tape.REMARKS]]
             self._found = _enlarged(self._found, int(needed[tape.FOUND]))
@@ -126,7 +126,7 @@ class _LayoutWriter:
         self._columns = columns
 
     def write(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """Write all layouts; return the `entries` and `headers` of `kernel.read_frames`."""
+        """Write all layouts; return the `entries` and `places` of `kernel.read_frames`."""
         apis = [api for api in self._schemas.apis if api.versions]
         keys, versions = max(api.key for api in apis), max(api.versions.highest for api in apis)
         rows = np.full((tape.TABLES, keys + 1, versions + 1), tape.NOWHERE, np.int32)
@@ -135,7 +135,7 @@ class _LayoutWriter:
                 self._write_version(rows[:, api.key, version], api, version)
             for version in range(api.versions.lowest):
                 rows[tape.HEADERS, api.key, version] = self._header(api.request_header_version(version))
-        return rows, self._headers()
+        return rows, self._places()
 
     def _write_version(self, rows: npt.NDArray[np.int32], api: Api, version: int) -> None:
         header_version = api.request_header_version(version)
@@ -158,13 +158,15 @@ class _LayoutWriter:
         program = compile_message(self._schemas.response_header, header_version)
         return self.tape.write_frame(header_version, program, compile_message(api.response, version), wanted)
 
-    def _headers(self) -> npt.NDArray[np.int32]:
-        """Write the request headers of ApiVersions below and above its known versions."""
+    def _places(self) -> npt.NDArray[np.int32]:
+        """Write what is read of ApiVersions at versions that the schemas lack."""
+        places = np.full(3, tape.NOWHERE, np.int32)
         api = self._schemas.api(API_VERSIONS)
-        if api is None:
-            return np.full(2, tape.NOWHERE, np.int32)
-        versions = (api.versions.lowest - 1, api.versions.highest + 1)
-        return np.array([self._header(api.request_header_version(version)) for version in versions], np.int32)
+        if api is not None:
+            places[tape.BELOW] = self._header(api.request_header_version(api.versions.lowest - 1))
+            places[tape.ABOVE] = self._header(api.request_header_version(api.versions.highest + 1))
+            places[tape.REFUSAL] = self._response(api, 0)
+        return places
 
     def _header(self, version: int) -> int:
         program = compile_message(self._schemas.request_header, version)

@@ -94,6 +94,14 @@ TABLES: Final = 5
 NOWHERE: Final = -1
 """The tape has no row for the API and version."""
 
+# The places of ApiVersions, which can be read at versions that the schemas lack.
+BELOW: Final = 0
+"""The request header of versions below the known ones."""
+ABOVE: Final = 1
+"""That of versions above them."""
+REFUSAL: Final = 2
+"""The response of version 0, in which brokers refuse any version."""
+
 # The elements of `counts`.
 FOUND: Final = 0
 REMARKS: Final = 1

@@ -8,15 +8,18 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.program import compile_message
 from decoders.codec.request import write_request
-from decoders.codec.response import write_response
+from decoders.codec.response import read_response, write_response
 from decoders.schema.header_versions import Layout
-from decoders.schema.registry import Api
+from decoders.schema.registry import Api, Schemas
+from decoders.schema.table import COMMITTED_TABLE, read_table
 from tests.decoders.codec.bodies import bodies
 from tests.decoders.codec.columnar_comparison import (
     SCHEMAS,
     Sample,
+    frames_of,
     heads_of,
     hold_against_the_scalar_reader,
 )
@@ -97,6 +100,21 @@ def test_the_header_of_a_removed_version_reads_the_same_however_much_of_it_is_th
     decoded = hold_against_the_scalar_reader(samples)
     assert heads_of(decoded, "client_id").count(b"cid") > 2 * len(removed)
     assert heads_of(decoded, "known")[-1] is False
+
+
+@pytest.mark.parametrize("lowest", [0, 1])
+def test_a_refusal_reads_the_same_where_the_schemas_lack_version_0(lowest: int) -> None:
+    """A draft may remove it, but brokers refuse newer versions in its layout (KIP-511)."""
+    table = read_table(COMMITTED_TABLE)
+    for message in table["messages"]:
+        if message["name"] in ("ApiVersionsRequest", "ApiVersionsResponse"):
+            message["validVersions"] = f"{lowest}-5"
+    schemas = Schemas.of(table)
+    frame = bytes.fromhex("00000007 0023 00000000")
+    decoded = ColumnarReader(schemas).read(frames_of([Sample(frame, paired=(18, 4))]))
+    assert read_response(schemas, frame, 18, 4).body == {"errorCode": 35, "apiKeys": []}
+    (head,) = decoded.heads
+    assert (head["known"], head["has_body"], head["body_version"]) == (True, True, 0)
 
 
 HEADS = st.builds(lambda key, version: struct.pack(">hhi", key, version, 7) + b"\xff\xff\0", KEYS, VERSIONS)
