@@ -23,7 +23,7 @@ may have changed.
     PLACEMENT          + placement
     CLOSED             + closing, closed_by_broker, closed_upon
 
-`Negotiation`, `Telemetry`, `Members` and `Progress` process each observation, too.
+`Negotiation`, `Members` and `Progress` process each observation, too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ import msgspec
 from decoders.frame.record import Closing, Direction, Kind
 from decoders.protocol import (
     API_VERSIONS,
-    GET_TELEMETRY_SUBSCRIPTIONS,
-    JOIN_GROUP,
     NO_ERROR,
     OPENING_APIS,
     SASL_AUTHENTICATE,
@@ -48,23 +46,19 @@ from decoders.wire.frame_detector import is_tls_alert
 from expectations.conversation.bodies import (
     Advertisement,
     ClusterDescription,
-    HeaderOffer,
     Placement,
     Principal,
     SoftwareClaim,
-    TelemetryIdentity,
 )
 from expectations.conversation.members import Members
-from expectations.conversation.negotiation import Negotiation
+from expectations.conversation.negotiation import Advertised, Negotiation
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import (
-    ApiKey,
     ClientId,
     CorrelationId,
     Count,
     Few,
     InstanceId,
-    MemberId,
     PlacementName,
     PrincipalName,
     SequenceNumber,
@@ -72,14 +66,11 @@ from expectations.conversation.own_values import (
     Version,
 )
 from expectations.conversation.progress import ApiVersion, Progress, Shown
-from expectations.conversation.texts import ZERO_UUID
 
 SERVED_LIMIT = 32
 """API versions that are remembered because the broker responded to them before it advertised any."""
 NULL_CLIENT_IDS = 3
 """Requests without the client ID of the first one after which the client surely leaves it out."""
-ASSIGNED_LIMIT = 8
-"""Assigned IDs that are kept. A client asks for one, and again only if it lost the response."""
 
 CLOSES_WITHIN = 10_000_000_000
 """Nanoseconds, at most, until a broker closes upon a version that it cannot read. It does so at once; a load
@@ -107,77 +98,45 @@ class FirstRequest(msgspec.Struct, frozen=True, array_like=True):
     client_id: ClientId | None
     instance_id: InstanceId | None
 
-
-class Advertised(msgspec.Struct, frozen=True, array_like=True):
-    """The version ranges in force: API key → (lowest, highest), and the sequence of their response.
-
-    `header_offer` says which of them reach request header v3, `before_login` that no login had begun.
-    """
-
-    sequence: SequenceNumber
-    ranges: dict[ApiKey, tuple[Version, Version]]
-    header_offer: HeaderOffer = HeaderOffer()
-    before_login: bool = False
-
-    def offers_header_v3(self, api_key: int) -> bool:
-        """Whether the broker offers a version of an API on request header v3."""
-        return any(key == api_key for key, _ in self.header_offer.offered)
-
-
-class Telemetry(msgspec.Struct, omit_defaults=True):
-    """The client instance IDs that the broker assigned on a connection (KIP-714).
-
-    `assigned` holds the IDs, latest last, `asking` the sequences of requests that wait for one.
-    """
-
-    assigned: list[MemberId] = []
-    asking: list[SequenceNumber] = []
-
-    def process(self, observation: Observation) -> None:
-        if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
-            self.asking.clear()
-        elif asked_identity(observation) == ZERO_UUID:
-            self.asking = [*self.asking, observation.first_sequence][-ASSIGNED_LIMIT:]
-        elif observation.is_matched and observation.paired_sequence in self.asking:
-            self.asking.remove(observation.paired_sequence)
-            self._process_response(observation)
-
-    def _process_response(self, response: Observation) -> None:
-        body = response.body
-        if not isinstance(body, TelemetryIdentity):
-            # It may assign another ID, which is unknown.
-            self.assigned = []
-        elif response.errors == (0,) and body.instance_id != ZERO_UUID:
-            self.assigned = [*self.assigned, body.instance_id][-ASSIGNED_LIMIT:]
+    @classmethod
+    def of(cls, request: Observation) -> FirstRequest:
+        """Note what later requests are compared with."""
+        header = request.has_header, request.header_version, request.client_id, request.instance_id
+        return cls(request.first_sequence, *header)
 
 
 class Conversation(msgspec.Struct, array_like=True):
     """The facts of one connection.
 
-    `first_request` is the first request seen, `first_identified` the first that is neither SaslHandshake nor
-    a raw SASL token: the one whose client instance ID binds the connection (KIP-1313, Client Instance ID).
-    They are the connection's true first requests only if `beginning_seen`. `unbroken` means that nothing was
-    missed since the opening, `joined` that the connection was joined midway: it began before `opened_at`.
-    `superseded` is the advertisement that the latest observation replaced. `closed_by_broker` means that the
-    broker closed first. `closed_upon` is then the API version of the only request in flight, None if there
-    were more, some may have been missed, or the connection had been silent for CLOSES_WITHIN.
+    **How it began.** A connection that was `joined` midway began before `opened_at`. `unbroken` means that
+    nothing was missed since the opening. `first_request` is the first request seen, with the correlation ID
+    `first_correlation_id`. `first_identified` is the first that is neither SaslHandshake nor a raw SASL
+    token: its client instance ID binds the connection (KIP-1313, Client Instance ID). Both are the
+    connection's true first requests only if `beginning_seen`. `first_answer` is what the server sent first.
 
-    `requests_missed` and `responses_missed` mean that bytes of that direction were lost, or that the
-    connection was joined midway, and that no request since then has its response. `negotiations_in_doubt`
-    counts the ApiVersions requests from before a loss that may still be in flight. `served_unadvertised` are
-    API versions that the broker responded to, other than with error 35, before it advertised any.
-    `client_id_repeated` means that a request after the first has a client ID. `described` is what the broker
-    said of itself, `configured` what the user's configuration says of its listener. `admitted` means that the
-    broker serves the connection: it accepted a login, or responded to a request other than OPENING_APIS.
-    `told_before_login` means that it advertised ranges before a login had begun.
-    `first_answer` is what the server sent first. `first_correlation_id` is that of the first request seen.
-    `null_client_ids` counts up to NULL_CLIENT_IDS how often a later request on an older header, none of
-    OPENING_APIS, left out the client ID that the first one gave. It stops where one is given again, header v3
-    is used, or something was missed. `shares_clients` means that requests gave several client IDs, as where a
-    proxy shares one connection among clients: who sent one may not know what another was told.
-    `claimed_principal` is the name under which the client logs in, as anybody may. `principal` is the one
-    that the broker believes: it has responded to a request other than OPENING_APIS since.
-    `placement` is where the client runs, by Kubernetes' API.
+    **Who the client is.** `client_id` and `instance_id` are the first ones seen. `client_id_repeated` means
+    that a request after the first has a client ID. `null_client_ids` counts up to NULL_CLIENT_IDS the
+    requests that owe a client ID and have none; it stops where one is given again, header v3 is used, or
+    something was missed. `shares_clients` means that requests gave several client IDs, as where a proxy
+    shares one connection among clients: who sent one may not know what another was told.
+    `claimed_principal` is the name under which the client logs in, as anybody may; `principal` is one that
+    the broker believed: it responded to a request other than OPENING_APIS since. `placement` is where the
+    client runs, by Kubernetes' API.
+
+    **What the broker said.** `advertised` are the version ranges in force, `superseded` those that the latest
+    observation replaced. `told_before_login` means that it advertised ranges before a login had begun,
+    `admitted` that it serves the connection: it accepted a login, or responded to a request other than
+    OPENING_APIS. `served_unadvertised` are API versions that it responded to, other than with error 35,
+    before it advertised any. `described` is what the broker said of itself, `configured` what the user's
+    configuration says of its listener.
+
+    **What was missed.** `requests_missed` and `responses_missed` mean that bytes of that direction were lost,
+    or that the connection was joined midway, and that no request since then has its response.
+    `negotiations_in_doubt` counts the ApiVersions requests from before a loss that may still be in flight.
+
+    **How it ended.** `closed_by_broker` means that the broker closed first. `closed_upon` is then the API
+    version of the only request in flight, None if there were more, some may have been missed, or the
+    connection had been silent for CLOSES_WITHIN.
 
     Rules read the facts, and of the `progress` only what `is_certain` says.
     """
@@ -206,14 +165,12 @@ class Conversation(msgspec.Struct, array_like=True):
     described: ClusterDescription | None = None
     configured: ClusterDescription | None = None
     negotiation: Negotiation = msgspec.field(default_factory=Negotiation)
-    telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
     members: Members = msgspec.field(default_factory=Members)
     closed_by_broker: bool = False
     closed_upon: ApiVersion | None = None
     requests_missed: bool = False
     responses_missed: bool = False
     client_id_repeated: bool = False
-    joins_classic_groups: bool = False
     joined: bool = False
     negotiations_in_doubt: Count = 0
     served_unadvertised: list[ApiVersion] = []
@@ -251,7 +208,6 @@ class Conversation(msgspec.Struct, array_like=True):
             case Kind.PRINCIPAL | Kind.PLACEMENT:
                 self._process_name(observation)
         self.negotiation.process(observation, self.advertised.ranges if self.advertised else {})
-        self.telemetry.process(observation)
         member = self.members.process(observation, self.progress)
         self.progress.advance(observation.statement, observation.occurrence, member)
 
@@ -291,29 +247,28 @@ class Conversation(msgspec.Struct, array_like=True):
 
     def _process_request(self, request: Observation) -> None:
         if self.first_request is None:
-            self.first_request = _first(request)
+            self.first_request = FirstRequest.of(request)
             self.first_correlation_id = request.correlation_id
         if self.first_identified is None and request.api_key != SASL_HANDSHAKE:
-            self.first_identified = _first(request)
+            self.first_identified = FirstRequest.of(request)
         if request.api_key == SASL_HANDSHAKE:
             self.latest_handshake = request.last_sequence
-            # Whoever logs in is not known by a certificate.
+            # A client that logs in by SASL is not known by its certificate.
             self.claimed_principal = None
         self.uses_header_v3 = self.uses_header_v3 or request.uses_header_v3
         self.layout = request.layout or self.layout
-        self.joins_classic_groups = self.joins_classic_groups or request.api_key == JOIN_GROUP
         self._process_ids(request)
         if isinstance(request.body, SoftwareClaim):
             self.software = request.body
 
     def _process_ids(self, request: Observation) -> None:
-        self.client_id_repeated = self.client_id_repeated or (
-            request.client_id is not None and not self.is_first(request)
-        )
-        if self._lacks_client_id(request):
+        if request.client_id is not None:
+            self.client_id_repeated = self.client_id_repeated or not self.is_first(request)
+        elif self.unbroken and not self.client_id_repeated and self.owes_client_id(request):
             self.null_client_ids = min(self.null_client_ids + request.count, NULL_CLIENT_IDS)
-        self.client_id = self.client_id if self.client_id is not None else request.client_id
-        if request.client_id is not None and request.client_id != self.client_id:
+        if self.client_id is None:
+            self.client_id = request.client_id
+        elif request.client_id not in (None, self.client_id):
             self.shares_clients = True
         if self.client_id and self.progress.client is None:
             self.progress.client = Shown(request.first_captured_at, request.first_captured_at)
@@ -322,7 +277,6 @@ class Conversation(msgspec.Struct, array_like=True):
             self.progress.instance = Shown(request.first_captured_at, request.first_captured_at)
 
     def _process_response(self, response: Observation) -> None:
-        body = response.body
         if self.first_answer is FirstAnswer.NONE:
             self.first_answer = FirstAnswer.OTHER
         if self.is_certain(response):
@@ -331,35 +285,31 @@ class Conversation(msgspec.Struct, array_like=True):
             self.negotiations_in_doubt = 0
         elif response.is_matched and response.api_key == API_VERSIONS:
             self.negotiations_in_doubt -= response.count
-        is_read = response.is_matched and isinstance(body, Advertisement)
+        if response.api_key == SASL_AUTHENTICATE and response.errors not in (None, (), (NO_ERROR,)):
+            self.claimed_principal = self.principal = None
+        is_read = response.is_matched and isinstance(response.body, Advertisement)
         if response.api_key == API_VERSIONS and not is_read:
             self.superseded, self.advertised = self.advertised, None
-        if isinstance(body, Advertisement) and body.error_code == NO_ERROR and response.is_matched:
-            ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
+        if response.is_matched:
+            self._process_matched(response)
+
+    def _process_matched(self, response: Observation) -> None:
+        body, version = response.body, (response.api_key, response.api_version)
+        if isinstance(body, Advertisement) and body.error_code == NO_ERROR:
             before_login = self.latest_handshake == 0
             self.superseded = self.advertised
-            self.advertised = Advertised(response.first_sequence, ranges, body.header_offer, before_login)
+            self.advertised = Advertised.by(response, body, before_login)
             self.told_before_login = self.told_before_login or before_login
-        if isinstance(body, ClusterDescription) and response.is_matched:
+        elif isinstance(body, ClusterDescription):
             self.described = body
-        is_login = response.api_key == SASL_AUTHENTICATE and response.errors == (NO_ERROR,)
-        if response.api_key == SASL_AUTHENTICATE and response.errors and not is_login:
-            self.claimed_principal = self.principal = None
-        if response.is_matched and response.api_key not in OPENING_APIS:
-            self.principal = self.claimed_principal or self.principal
-        if response.is_matched and not self.admitted:
-            self.admitted = is_login or response.api_key not in OPENING_APIS
-        if response.is_matched and UNSUPPORTED_VERSION not in (response.errors or ()):
-            self._process_served((response.api_key, response.api_version))
-
-    def _process_served(self, version: ApiVersion) -> None:
-        is_unadvertised = self.advertised is None and version[0] != API_VERSIONS
-        if (
-            is_unadvertised
-            and version not in self.served_unadvertised
-            and len(self.served_unadvertised) < SERVED_LIMIT
-        ):
-            self.served_unadvertised.append(version)
+        if response.api_key not in OPENING_APIS:
+            self.admitted, self.principal = True, self.claimed_principal or self.principal
+        elif response.api_key == SASL_AUTHENTICATE and response.errors == (NO_ERROR,):
+            self.admitted = True
+        served = self.served_unadvertised
+        is_served = UNSUPPORTED_VERSION not in (response.errors or ()) and response.api_key != API_VERSIONS
+        if is_served and self.advertised is None and version not in served and len(served) < SERVED_LIMIT:
+            served.append(version)
 
     def has_served(self, version: ApiVersion) -> bool:
         """Whether the broker responded to an API version before it advertised any, or may have."""
@@ -376,14 +326,15 @@ class Conversation(msgspec.Struct, array_like=True):
         is_over = self.ended and self.unbroken and not self.client_id_repeated and not self.uses_header_v3
         return is_over and self.null_client_ids > 0
 
-    def _lacks_client_id(self, request: Observation) -> bool:
-        """Whether a later request on an older header is the client's own work, and has no client ID."""
+    def owes_client_id(self, request: Observation) -> bool:
+        """Whether a later request on an older header needs the client ID that the first one gave.
+
+        Those of OPENING_APIS do not: no quota applies to them.
+        """
         first = self.first_request
-        if request.client_id is not None or first is None or not first.client_id or not self.unbroken:
+        if first is None or not first.client_id or self.uses_header_v3:
             return False
-        is_later = request.has_header and not self.is_first(request)
-        is_once = not self.client_id_repeated and not self.uses_header_v3
-        return is_later and is_once and request.api_key not in OPENING_APIS
+        return request.has_header and not self.is_first(request) and request.api_key not in OPENING_APIS
 
     @property
     def withheld_before_login(self) -> tuple[int, ...] | None:
@@ -394,11 +345,7 @@ class Conversation(msgspec.Struct, array_like=True):
         before, now = self.superseded, self.advertised
         if before is None or now is None or not self.unbroken or not before.before_login or now.before_login:
             return None
-        return tuple(
-            key
-            for key, (lowest, highest) in sorted(now.ranges.items())
-            if lowest <= highest and not _includes(before.ranges.get(key), lowest, highest)
-        )
+        return before.lacks(now)
 
     def is_first(self, request: Observation) -> bool:
         """Whether this is the very first request seen."""
@@ -442,23 +389,3 @@ def _first_answer(loss: Observation) -> FirstAnswer:
     if loss.kind is Kind.GAP:
         return FirstAnswer.UNSEEN
     return FirstAnswer.TLS_ALERT if is_tls_alert(loss.size) else FirstAnswer.OTHER
-
-
-def _includes(known: tuple[int, int] | None, lowest: int, highest: int) -> bool:
-    return known is not None and known[0] <= lowest and highest <= known[1]
-
-
-def _first(request: Observation) -> FirstRequest:
-    return FirstRequest(
-        sequence=request.first_sequence,
-        has_header=request.has_header,
-        header_version=request.header_version,
-        client_id=request.client_id,
-        instance_id=request.instance_id,
-    )
-
-
-def asked_identity(request: Observation) -> str | None:
-    """Return the ID in the body of a GetTelemetrySubscriptions request; None for anything else."""
-    asks = request.kind is Kind.REQUEST and request.api_key == GET_TELEMETRY_SUBSCRIPTIONS
-    return request.body.instance_id if asks and isinstance(request.body, TelemetryIdentity) else None

@@ -1,4 +1,4 @@
-"""The facts of ApiVersions: which request a response answers, and what responses have refused.
+"""The facts of ApiVersions: what a broker advertised or refused, and which request a response answers.
 
 What a request claims is judged once it is known that the broker understood it, so a request waits for its
 response:
@@ -24,9 +24,9 @@ from decoders.protocol import (
     NO_ERROR,
     REBOOTSTRAP_REQUIRED,
 )
-from expectations.conversation.bodies import NO_NODE, Advertisement, SoftwareClaim
+from expectations.conversation.bodies import NO_NODE, Advertisement, HeaderOffer, SoftwareClaim
 from expectations.conversation.observation import Observation
-from expectations.conversation.own_values import ErrorCode, SequenceNumber, Version
+from expectations.conversation.own_values import ApiKey, ErrorCode, SequenceNumber, Version
 
 WAITING_LIMIT = 16
 """ApiVersions requests that wait for a response at the same time; the oldest is given up for another."""
@@ -52,6 +52,40 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     """The versions of ApiVersions that a response with error 35 offers, None if it names none."""
 
     offered: tuple[Version, Version] | None
+
+
+class Advertised(msgspec.Struct, frozen=True, array_like=True):
+    """Version ranges that a broker advertised: API key → (lowest, highest), and the sequence of the response.
+
+    `header_offer` says which of them reach request header v3, `before_login` that no login had begun.
+    """
+
+    sequence: SequenceNumber
+    ranges: dict[ApiKey, tuple[Version, Version]]
+    header_offer: HeaderOffer
+    before_login: bool
+
+    @classmethod
+    def by(cls, response: Observation, body: Advertisement, before_login: bool) -> Advertised:
+        """Return the ranges of a response."""
+        ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
+        return cls(response.first_sequence, ranges, body.header_offer, before_login)
+
+    def offers_header_v3(self, api_key: int) -> bool:
+        """Whether the broker offers a version of an API on request header v3."""
+        return any(key == api_key for key, _ in self.header_offer.offered)
+
+    def lacks(self, other: Advertised) -> tuple[int, ...]:
+        """Return the keys of the APIs of which another list has versions that this one has not."""
+        return tuple(
+            key
+            for key, (lowest, highest) in sorted(other.ranges.items())
+            if lowest <= highest and not self._includes(key, lowest, highest)
+        )
+
+    def _includes(self, key: int, lowest: int, highest: int) -> bool:
+        known = self.ranges.get(key)
+        return known is not None and known[0] <= lowest and highest <= known[1]
 
 
 class Negotiation(msgspec.Struct, omit_defaults=True):

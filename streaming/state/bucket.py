@@ -26,7 +26,7 @@ from expectations.judging.facts import Facts
 from streaming.state import StateError
 from streaming.state.connections import Connections, Contents, InFlightCounts, Server, Table
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 """The layout of the first value; any other is refused."""
 _Integers = NDArray[np.int64]
 

@@ -30,7 +30,8 @@ from typing import Any
 import msgspec
 
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
-from expectations.conversation.conversation import Advertised, Conversation
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import Advertised
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import Count, SequenceNumber
 from expectations.conversation.progress import ApiVersion, request_version

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from decoders.protocol import HEARTBEAT_APIS, OFFSET_COMMIT, SHARE_ACKNOWLEDGE, SHARE_FETCH, TXN_OFFSET_COMMIT
+from decoders.protocol import (
+    HEARTBEAT_APIS,
+    JOIN_GROUP,
+    OFFSET_COMMIT,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    TXN_OFFSET_COMMIT,
+)
 from expectations.conversation.bodies import Heartbeat, MemberRequest
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import MEMBER_LIMIT
@@ -25,8 +32,8 @@ from expectations.rules.base.rule import (
 SHARE_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
 
 
-class NamelessMember(msgspec.Struct, omit_defaults=True):
-    """Whether a heartbeat named no member: the coordinator may have assigned an ID that is not known."""
+class UnnamedMember(msgspec.Struct, omit_defaults=True):
+    """Whether a heartbeat or JoinGroup named no member: the coordinator may have assigned an unknown ID."""
 
     seen: bool = False
 
@@ -61,15 +68,15 @@ class MemberIdNotUsed(Rule):
     )
     level = Level.IMPROVEMENT
     role = Role.CLIENT
-    apis = frozenset({*SHARE_REQUESTS, OFFSET_COMMIT, TXN_OFFSET_COMMIT, *HEARTBEAT_APIS})
-    State = NamelessMember
+    apis = frozenset({*SHARE_REQUESTS, OFFSET_COMMIT, TXN_OFFSET_COMMIT, JOIN_GROUP, *HEARTBEAT_APIS})
+    State = UnnamedMember
 
     def on_request(
-        self, request: Observation, conversation: Conversation, state: NamelessMember
+        self, request: Observation, conversation: Conversation, state: UnnamedMember
     ) -> Judgements:
         """Compare the member ID with those of the group's heartbeats."""
         body = request.body
-        if request.api_key in HEARTBEAT_APIS:
+        if request.api_key == JOIN_GROUP or request.api_key in HEARTBEAT_APIS:
             is_named = isinstance(body, Heartbeat) and body.has_member_id
             state.seen = state.seen or not is_named
         elif isinstance(body, MemberRequest) and not is_blank(body.member_id):
@@ -77,7 +84,7 @@ class MemberIdNotUsed(Rule):
 
 
 def _judge_member(
-    request: Observation, sender: MemberRequest, conversation: Conversation, state: NamelessMember
+    request: Observation, sender: MemberRequest, conversation: Conversation, state: UnnamedMember
 ) -> Judgements:
     known = conversation.members.ids_of(sender.group_id or "")
     if not known:
@@ -87,7 +94,7 @@ def _judge_member(
         yield conforms(request.count)
     elif not conversation.unbroken:
         yield undecided(why_incomplete(conversation), request.count)
-    elif conversation.joins_classic_groups or state.seen:
+    elif state.seen:
         yield undecided(Reason.NOT_SHOWN, request.count)
     elif conversation.shares_clients:
         yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)

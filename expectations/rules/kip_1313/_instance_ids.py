@@ -1,8 +1,9 @@
-"""Rulings on the header of a request that several rules of KIP-1313 share."""
+"""What several rules of KIP-1313 ask of a request: rulings on its header, and the ID that it asks for."""
 
 from __future__ import annotations
 
-from decoders.protocol import SASL_HANDSHAKE
+from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, SASL_HANDSHAKE
+from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason, why_first_unknown, why_incomplete, why_unread, why_untold
@@ -101,3 +102,9 @@ def sent_on_older_header(request: Observation, conversation: Conversation) -> bo
     if not conversation.uses_header_v3:
         return False
     return request.header_version in (1, 2) and not conversation.is_first(request)
+
+
+def asked_identity(request: Observation) -> str | None:
+    """Return the ID in the body of a GetTelemetrySubscriptions request; None for anything else."""
+    asks = request.api_key == GET_TELEMETRY_SUBSCRIPTIONS
+    return request.body.instance_id if asks and isinstance(request.body, TelemetryIdentity) else None

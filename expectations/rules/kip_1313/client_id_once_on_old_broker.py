@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from decoders.protocol import OPENING_APIS
 from expectations.conversation.conversation import NULL_CLIENT_IDS, Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
@@ -69,7 +68,7 @@ class ClientIdOnceOnOldBroker(IdentityRule):
         self, request: Observation, conversation: Conversation, state: NullClientIds
     ) -> Judgements:
         """Count null client IDs until there are enough."""
-        if not _is_opportunity(request, conversation):
+        if not conversation.owes_client_id(request):
             return
         if request.client_id is not None:
             yield conforms(request.count)
@@ -103,15 +102,6 @@ class ClientIdOnceOnOldBroker(IdentityRule):
                 observed = f"null, as on header v3, which its connection to {other.server} uses"
                 return _violates(claim.client_id, level=Level.VIOLATION, observed=observed)
         return None
-
-
-def _is_opportunity(request: Observation, conversation: Conversation) -> bool:
-    """Whether this is a later request on a connection that began with a client ID and uses older headers."""
-    first = conversation.first_request
-    if conversation.uses_header_v3 or first is None or not first.client_id:
-        return False
-    is_later = request.has_header and not conversation.is_first(request)
-    return is_later and request.api_key not in OPENING_APIS
 
 
 def _violates(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from decoders.protocol import UNSUPPORTED_VERSION
-from expectations.conversation.conversation import Advertised, Conversation
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import Advertised
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import SequenceNumber
 from expectations.rules.base.reason import Reason

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
+from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS, NO_ERROR, PUSH_TELEMETRY
 from expectations.conversation.bodies import TelemetryIdentity
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
-from expectations.conversation.own_values import ClientId, MemberId
+from expectations.conversation.own_values import ClientId, MemberId, SequenceNumber
 from expectations.conversation.texts import ZERO_UUID, identifier_text
 from expectations.rules.base.reason import Reason, why_incomplete, why_unread
 from expectations.rules.base.rule import (
@@ -22,12 +22,22 @@ from expectations.rules.base.rule import (
     undecided,
 )
 
+ASSIGNED_LIMIT = 8
+"""Assigned IDs that are kept. A client asks for one, and again only if it lost the response."""
+
 
 class TelemetryState(msgspec.Struct, omit_defaults=True):
-    """The ID that telemetry gave last, and the client ID beside it, since bytes were lost."""
+    """The client instance IDs in the telemetry of a connection (KIP-714).
+
+    `given` is the ID that the client gave last without having been assigned one, `client_id` the client ID
+    beside it; a loss of bytes empties `given`. `assigned` holds the IDs that the broker assigned, the latest
+    last, `asking` the sequences of the requests that wait for one.
+    """
 
     given: MemberId = ""
     client_id: ClientId | None = None
+    assigned: list[MemberId] = []
+    asking: list[SequenceNumber] = []
 
 
 class TelemetryIdMismatch(Rule):
@@ -69,8 +79,7 @@ class TelemetryIdMismatch(Rule):
         self, request: Observation, conversation: Conversation, state: TelemetryState
     ) -> Judgements:
         """Judge each telemetry request that has an ID in its body."""
-        telemetry = (GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY)
-        if request.api_key not in telemetry:
+        if request.api_key not in self.apis:
             return
         if not isinstance(request.body, TelemetryIdentity):
             if not request.has_header:
@@ -78,22 +87,29 @@ class TelemetryIdMismatch(Rule):
         elif request.body.instance_id != ZERO_UUID:
             yield from _judge_id(request, request.body.instance_id, conversation, state)
         elif request.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
+            state.asking = [*state.asking, request.first_sequence][-ASSIGNED_LIMIT:]
             yield _judge_zero(request, conversation)
 
     def on_response(
         self, response: Observation, conversation: Conversation, state: TelemetryState
     ) -> Judgements:
-        """Forget the ID if the broker names another one, or may in a response that could not be read."""
-        body = response.body
+        """Note the ID that the broker assigns, and forget those that a response replaces, or may replace."""
         if response.api_key != GET_TELEMETRY_SUBSCRIPTIONS:
             return iter(())
-        if not isinstance(body, TelemetryIdentity) or body.instance_id not in (ZERO_UUID, state.given):
+        told = response.body.instance_id if isinstance(response.body, TelemetryIdentity) else None
+        if response.is_matched and response.paired_sequence in state.asking:
+            state.asking.remove(response.paired_sequence)
+            if told is None:
+                state.assigned = []
+            elif response.errors == (NO_ERROR,) and told != ZERO_UUID:
+                state.assigned = [*state.assigned, told][-ASSIGNED_LIMIT:]
+        if told not in (ZERO_UUID, state.given):
             state.given = ""
         return iter(())
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: TelemetryState) -> Judgements:
-        """Forget the ID: the broker may have named another one."""
-        state.given = ""
+        """Forget the ID and the requests for one: the broker may have named another."""
+        state.given, state.asking = "", []
         yield from ()
 
 
@@ -109,7 +125,7 @@ def _judge_zero(request: Observation, conversation: Conversation) -> Judgement:
 def _judge_id(
     request: Observation, given: str, conversation: Conversation, state: TelemetryState
 ) -> Judgements:
-    known = _known_ids(conversation)
+    known = _known_ids(conversation, state)
     if given in known:
         yield conforms(request.count)
     elif known and (conversation.instance_id is not None or conversation.unbroken):
@@ -130,7 +146,7 @@ def _judge_unassigned(
         yield conforms(request.count)
     elif before and client_before != request.client_id:
         yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
-    elif before and conversation.telemetry.asking:
+    elif before and state.asking:
         yield undecided(Reason.UNDER_WAY, request.count)
     elif before:
         yield _violates(request, given, before)
@@ -143,8 +159,8 @@ def _violates(request: Observation, given: str, expected: str) -> Judgement:
     return Judgement(Verdict.VIOLATES, request.count, expected, given, context)
 
 
-def _known_ids(conversation: Conversation) -> list[str]:
+def _known_ids(conversation: Conversation, state: TelemetryState) -> list[str]:
     """Return the ID of the headers or, without one, those that the broker assigned, latest first."""
     if conversation.instance_id is not None:
         return [identifier_text(conversation.instance_id)]
-    return conversation.telemetry.assigned[::-1]
+    return state.assigned[::-1]

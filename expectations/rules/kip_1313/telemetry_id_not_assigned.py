@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.bodies import TelemetryIdentity
-from expectations.conversation.conversation import Conversation, asked_identity
+from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import ZERO_UUID
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.kip_1313._instance_ids import asked_identity
 
 
 class TelemetryIdNotAssigned(ResponseRule):

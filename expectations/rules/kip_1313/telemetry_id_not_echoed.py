@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decoders.protocol import GET_TELEMETRY_SUBSCRIPTIONS
 from expectations.conversation.bodies import TelemetryIdentity
-from expectations.conversation.conversation import Conversation, asked_identity
+from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import ZERO_UUID
 from expectations.rules.base.reason import why_unread
@@ -19,6 +19,7 @@ from expectations.rules.base.rule import (
     conforms,
     undecided,
 )
+from expectations.rules.kip_1313._instance_ids import asked_identity
 
 _ECHO = "brokers have always echoed it; the KIP's table demands zero"
 _READINGS = {

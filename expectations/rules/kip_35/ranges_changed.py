@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from decoders.protocol import NO_ERROR
 from expectations.conversation.bodies import Advertisement
-from expectations.conversation.conversation import Advertised, Conversation
-from expectations.conversation.negotiation import Asked
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.negotiation import Advertised, Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.reason import why_incomplete

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from expectations.conversation.conversation import Advertised
+from expectations.conversation.negotiation import Advertised
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.response_rule import AdvertisedRangesRule, lacks_version
