@@ -1,8 +1,7 @@
 """The facts of a connection: what was said so far, worked out once for all rules.
 
 `Conversation.process` takes the observations of a connection in stream order, and the judge asks the rules
-after each. Facts carry no verdict. What was not seen is a fact, too: a loss takes back what the lost bytes
-may have changed.
+after each. Facts carry no verdict. A loss of bytes takes back what the lost bytes may have changed:
 
     observation        what it sets (+) and takes back (-)
     OPENED             + opened_at; beginning_seen and unbroken, or joined, requests_missed, responses_missed
@@ -78,7 +77,7 @@ balancer takes half a minute of silence or more."""
 
 
 class FirstAnswer(enum.IntEnum):
-    """What the server sent first on a connection: nothing yet, an alert of TLS, or anything else.
+    """What the server sent first on a connection: nothing yet, a TLS alert, or anything else.
 
     UNSEEN means that its first bytes may have been missed.
     """
@@ -118,7 +117,7 @@ class Conversation(msgspec.Struct, array_like=True):
     that a request after the first has a client ID. `null_client_ids` counts up to NULL_CLIENT_IDS the
     requests that owe a client ID and have none; it stops where one is given again, header v3 is used, or
     something was missed. `shares_clients` means that requests gave several client IDs, as where a proxy
-    shares one connection among clients: who sent one may not know what another was told.
+    shares one connection among clients: the sender of one may not know what another was told.
     `claimed_principal` is the name under which the client logs in, as anybody may; `principal` is one that
     the broker believed: it responded to a request other than OPENING_APIS since. `placement` is where the
     client runs, by Kubernetes' API.

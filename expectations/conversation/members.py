@@ -4,8 +4,8 @@
     its heartbeat            `epoch`; `answered` becomes False. A new member is added; if MEMBER_LIMIT are
                              followed, one that has left makes room
     the response to that     `answered`, `assigned_id`, `error_code`, `heartbeat_interval`
-    a loss, or a heartbeat   all but `epoch` becomes unknown: newer responses may have been lost
-    that cannot be read
+    a loss, or a heartbeat   all but `epoch` and `joined_as` becomes unknown: newer responses may have
+    that cannot be read      been lost
 
 The times of its heartbeats are in `MemberProgress`.
 """

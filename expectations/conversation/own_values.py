@@ -18,7 +18,7 @@ class Own(enum.Enum):
     NUMBER = "number"
     """A number of which zero and less stand for themselves: a sequence, a time, an epoch."""
     ANY_NUMBER = "any number"
-    """A number that is an own value whatever it is."""
+    """A number that is always an own value, zero and negative ones included."""
     TEXT = "text"
     """A client ID, a group ID, a principal or a placement; a blank one stands for itself."""
     UUID = "UUID"

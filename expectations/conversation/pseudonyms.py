@@ -3,8 +3,8 @@
 Statements, connections, rules, state, findings and reports then have pseudonyms only, and no rule can forget
 to hide an ID. Verdicts stay the same, since a pseudonym keeps what rules read of an identity:
 
-- Equal identities have equal pseudonyms, also in different forms: a member ID that is the client instance ID
-  stays it.
+- Equal identities have equal pseudonyms, also in different forms: a member ID that equals the client instance
+  ID still does.
 - A UUID becomes a UUID in the same form, with the same version bits; unusual ways to write it, such as hex in
   mixed case, become one. Reserved UUIDs and blank texts identify nobody and stay.
 - Any other text stays as long as it is, if it has more than SHORTEST characters, and becomes no UUID.
@@ -14,8 +14,8 @@ A placement in Kubernetes is left out: its parts would need pseudonyms of their 
 A pseudonym is a keyed hash (BLAKE2b). With the key an identity can be recognised; nobody can compute an
 identity from its pseudonym.
 
-The address of a client may be replaced before: a feeder that has the key writes an address of its own kind,
-`Pseudonyms.client`, into each record. It has the same name as the plain address.
+A feeder that has the key replaces the address of a client by another one, `Pseudonyms.client`, in each
+record. Both addresses get the same pseudonym here.
 """
 
 from __future__ import annotations

@@ -8,21 +8,23 @@ It is a register automaton, built lazily as a tracing JIT builds its code:
     walk          compiled code that takes windows through the transitions (`walk.py`)
     side exit     a window with an unknown input, or one that asks the judge, is left to the judge
 
-docs/decisions/judging.md has its contract and its costs. An automaton belongs to one worker and one query. It
-may be cleared between two steps, and is when it is full.
+docs/decisions/judging.md has its contract and its costs. An automaton belongs to one worker and one query.
+Between two steps it is cleared if it is full.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoders.compilation import compiled
 from decoders.frame.record import Kind
 from decoders.keyed_hash import HashKeys
 from expectations.conversation.bodies import ClusterDescription
+from expectations.conversation.columnar.open_addressing import slot_of_row
 from expectations.conversation.columnar.statement_columns import Numbered
 from expectations.conversation.observation import ConnectionKey, Statement
 from expectations.conversation.progress import ApiVersion, in_flight_change
@@ -30,7 +32,7 @@ from expectations.conversation.statement_template import StatementTemplate
 from expectations.judging.cells import CELLS, TEXT, UUID, ZERO, Effect, Linear, input_cell
 from expectations.judging.facts import Facts, canonical
 from expectations.judging.judge import Judge, open_connection
-from expectations.judging.tracing import Input, Learnt, Tracer
+from expectations.judging.tracing import Input, Learnt, learn
 from expectations.judging.walk import (
     AS_BEFORE,
     BITS,
@@ -46,10 +48,8 @@ from expectations.judging.walk import (
     UNKNOWN,
     WALKED,
     Scratch,
-    Tables,
     Walked,
     WalkInput,
-    slot_of,
     walk,
 )
 
@@ -76,8 +76,42 @@ _Key = tuple[int, int, int]
 """Facts, template and relation."""
 
 
+class Tables(NamedTuple):
+    """The transitions as arrays of int64.
+
+    `slots` is a hash table of entries, NO_ENTRY in a free slot. An entry has its key in `keys` (facts,
+    template, relation) and its first transition in `heads`; `nexts` are further ones, tried in order.
+
+    Of a transition, `targets` are the facts to which it leads, or JUDGE, and `effects` (`cells.Effect`) what
+    it does to the progress. Its guards, moves and gaps of claims begin at `begins` (3 columns) and end where
+    those of the next begin. A guard is a comparison and two values of 3 columns (`cells.Linear`); a move is a
+    cell and a value; a gap is a value.
+
+    A row of `templates` has the own values of a template, the number of the API version whose requests in
+    flight it changes, or NO_VERSION, by how much, and whether it is a request.
+    """
+
+    slots: _Integers
+    keys: _Integers
+    heads: _Integers
+    nexts: _Integers
+    targets: _Integers
+    effects: _Integers
+    begins: _Integers
+    guards: _Integers
+    moves: _Integers
+    gaps: _Integers
+    templates: _Integers
+
+
+@compiled(None)
+def _slot_of(tables: Any, hash_keys: Any, facts: Any, template: Any, relation: Any) -> Any:
+    """Find the slot of a key, or a free one for it."""
+    return slot_of_row(tables.keys, tables.slots, hash_keys, (facts, template, relation))
+
+
 TICK_TEMPLATE: Final = StatementTemplate(Statement(Kind.HEARTBEAT))
-"""Stands for the time to claim again what was shown since the latest claim. No connection says it."""
+"""The input of a tick: claim again what was shown since the latest claim. No frame has this template."""
 
 
 class Automaton:
@@ -89,7 +123,7 @@ class Automaton:
     def __init__(self, judge: Judge, secret: bytes) -> None:
         """`secret`, 16 bytes or more, keeps strangers from choosing IDs that collide or equal stand-ins."""
         self.clears = 0
-        self._tracer = Tracer(judge, secret)
+        self._judge, self._secret = judge, secret
         self._hash_keys = HashKeys.of(secret)
         self._start, _ = canonical(open_connection(ConnectionKey(b"", "", "", "", 0)))
         self._clear()
@@ -115,7 +149,7 @@ class Automaton:
             targets=np.empty(TRANSITIONS, np.int64),
             effects=np.empty(TRANSITIONS, np.int64),
             begins=np.zeros((TRANSITIONS + 1, 3), np.int64),
-            guards=np.empty((PARTS, 2 + 2 * len(Linear._fields)), np.int64),
+            guards=np.empty((PARTS, 1 + 2 * len(Linear._fields)), np.int64),
             moves=np.empty((PARTS, 1 + len(Linear._fields)), np.int64),
             gaps=np.empty((PARTS, len(Linear._fields)), np.int64),
             templates=np.zeros((TEMPLATES, 4), np.int64),
@@ -219,7 +253,7 @@ class Automaton:
         facts, template, _ = key
         if len(self._branches(key)) >= BRANCHES:
             return Learnt(())
-        return self._tracer.learn(self.facts[facts], self._input(template, key[2]), cells)
+        return learn(self._judge, self._secret, self.facts[facts], self._input(template, key[2]), cells)
 
     def _input(self, template: int, relation: int) -> Input:
         bits = relation & ((1 << BITS) - 1)
@@ -247,17 +281,15 @@ class Automaton:
 
     def _add(self, key: _Key, learnt: Learnt) -> None:
         """Add a transition."""
-        templates = [each for each in (learnt.claims, learnt.of_server) if each is not None]
-        gaps = [gap for template in templates for gap in template.gaps]
-        if max(len(gaps), len(learnt.guards)) > MOST:
-            learnt, templates, gaps = Learnt(learnt.guards[:MOST]), [], []
+        if max(len(learnt.gaps), len(learnt.guards)) > MOST:
+            learnt = Learnt(learnt.guards[:MOST])
         target = JUDGE if learnt.facts is None else self.facts_number(learnt.facts)
         closes = learnt.facts is not None and learnt.facts.is_closed
         tables, number = self._tables, len(self.yields)
-        guards = [(guard.comparison, *guard.left, *guard.right, guard.outcome) for guard in learnt.guards]
+        guards = [(guard.comparison, *guard.left, *guard.right) for guard in learnt.guards]
         moves = [(cell, *value) for cell, value in learnt.moves]
         parts: list[tuple[_Integers, Sequence[tuple[int, ...]]]]
-        parts = [(tables.guards, guards), (tables.moves, moves), (tables.gaps, gaps)]
+        parts = [(tables.guards, guards), (tables.moves, moves), (tables.gaps, learnt.gaps)]
         for column, (table, rows) in enumerate(parts):
             begin = int(tables.begins[number, column])
             tables.begins[number + 1, column] = begin + len(rows)
@@ -265,7 +297,7 @@ class Automaton:
                 table[at] = row
         tables.targets[number] = target
         tables.effects[number] = (
-            learnt.effect | (Effect.CLAIMS if templates else 0) | (Effect.CLOSES if closes else 0)
+            learnt.effect | (Effect.CLAIMS if learnt.claims else 0) | (Effect.CLOSES if closes else 0)
         )
         checks = self._checks.setdefault(learnt.checks, learnt.checks)
         # What the tables hold is not kept twice.
@@ -275,13 +307,13 @@ class Automaton:
         if branches:
             tables.nexts[branches[-1]] = number
             return
-        tables.slots[slot_of(tables, self._hash_keys, *key)] = self._entries
+        tables.slots[_slot_of(tables, self._hash_keys, *key)] = self._entries
         tables.keys[self._entries], tables.heads[self._entries] = key, number
         self._entries += 1
 
     def _branches(self, key: _Key) -> list[int]:
         """Return the transitions of an input, in the order in which they are tried."""
-        entry = int(self._tables.slots[slot_of(self._tables, self._hash_keys, *key)])
+        entry = int(self._tables.slots[_slot_of(self._tables, self._hash_keys, *key)])
         found = [] if entry == NO_ENTRY else [int(self._tables.heads[entry])]
         while found and self._tables.nexts[found[-1]] != NO_ENTRY:
             found.append(int(self._tables.nexts[found[-1]]))

@@ -48,7 +48,7 @@ _UUID_PREFIX: Final = b"\xfb\xef\xbe\xff\xff\xff\xab\xcd"
 
 
 class OddStateError(Exception):
-    """A state has no canonical form: it has several members, too many own values, or a judgement."""
+    """A state has no canonical form: it has several members, too many own values, or holds a judgement."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import binascii
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from decoders.frame.columnar.block import ID_BYTES
 from decoders.frame.record import host_of
 from expectations.conversation.columnar.own_columns import KAFKAS_LENGTH
-from expectations.conversation.columnar.window_columns import AT, MISSING, OF_EVIDENCE, WindowColumns
+from expectations.conversation.columnar.window_columns import WindowColumns
+from expectations.conversation.observation import Evidence
 from expectations.conversation.texts import UUID_BYTES, UuidForm, written
 from expectations.identity.claim import Claim, PackedClaim, digest_of
 from expectations.judging.cells import Linear, input_cell
@@ -101,23 +102,12 @@ class _OfKey(NamedTuple):
 
 
 class _EvidenceValue(NamedTuple):
-    def of(self, claimed: Claimed) -> list[tuple[Any, ...]]:
-        columns, at = claimed.columns, claimed.occurrences
-        source, *others = (columns.values[AT[name], at].tolist() for name in OF_EVIDENCE)
-        data, begins = columns.beginnings.tobytes(), columns.begins[at].tolist()
-        bounds = zip(begins, columns.begins[at + 1].tolist(), strict=True)
-        return list(
-            zip(
-                [columns.sources[number] for number in source],
-                [data[begin:end] for begin, end in bounds],
-                *([None if each == MISSING else each for each in column] for column in others),
-                strict=True,
-            )
-        )
+    def of(self, claimed: Claimed) -> list[Evidence]:
+        return claimed.columns.evidence(claimed.occurrences)
 
 
 class _Joined(NamedTuple):
-    """A text made of others, and of what stands between them."""
+    """A text that consists of several values and of constant parts between them."""
 
     parts: tuple[str | _Text | _Uuid | _OfKey, ...]
 
@@ -140,7 +130,7 @@ _Gap = _Number | _Text | _Uuid | _OfKey | _EvidenceValue | _Joined
 _EVIDENCE: Final = _EvidenceValue()
 
 
-class OneClaim:
+class ClaimTemplate:
     """One claim of a transition. `gives_evidence` is True for the first snapshot of a claim.
 
     `is_of_server` is True if it belongs to no connection.
@@ -154,7 +144,8 @@ class OneClaim:
         identity = claim.identity
         named = identity.cluster, identity.name, claim.connection, claim.until
         self._cluster, self._name, self._connection, self._until = map(writer.value, named)
-        self.first_sequence, self.as_of = map(writer.value, (claim.first_sequence, claim.as_of))
+        ordered = claim.first_sequence, claim.as_of, claim.since
+        self.first_sequence, self.as_of, self.since = map(writer.value, ordered)
         pieces = writer.written(claim)
         self._fills = [piece for piece in pieces if not isinstance(piece, bytes)]
         self._format = b"".join(
@@ -180,19 +171,16 @@ class OneClaim:
         return [*map(PackedClaim, digests, kinds, connections, until, map(msgspec.Raw, rows))]
 
 
-class ClaimTemplate:
-    """The claims of a transition. `gaps` are the values that fill the gaps.
+def claim_templates(
+    claims: Iterable[Claim], stand_ins: StandIns
+) -> tuple[tuple[ClaimTemplate, ...], tuple[Linear, ...]]:
+    """Return the templates of a transition's claims, and the values that fill the gaps of them all.
 
-    `since` is the gap with the time that all claims share, None if they share none.
+    Raises NotFollowedError if a claim has a value that fills no gap.
     """
-
-    def __init__(self, claims: Sequence[Claim], stand_ins: StandIns) -> None:
-        """Raises NotFollowedError if a claim has a value that fills no gap."""
-        writer = _Writer(stand_ins)
-        times = {claim.since.linear for claim in claims if isinstance(claim.since, TracedNumber)}
-        self.since = writer.gap(*times) if len(times) == 1 else None
-        self.claims = [OneClaim(claim, writer) for claim in claims]
-        self.gaps: Sequence[Linear] = writer.gaps
+    writer = _Writer(stand_ins)
+    templates = tuple(ClaimTemplate(claim, writer) for claim in claims)
+    return templates, tuple(writer.gaps)
 
 
 class ClaimBatch:
@@ -202,25 +190,24 @@ class ClaimBatch:
     """
 
     def __init__(self) -> None:
-        self._made: list[tuple[OneClaim, Claimed, list[bytes]]] = []
+        self._made: list[tuple[ClaimTemplate, Claimed, list[bytes]]] = []
         self._latest: dict[_Key, tuple[int, int, int]] = {}
         self._evidence: dict[_Key, bytes] = {}
 
     def add(self, template: ClaimTemplate, claimed: Claimed) -> None:
-        """Add the claims of a transition."""
-        for each in template.claims:
-            digests, number = each.digests(claimed), len(self._made)
-            self._made.append((each, claimed, digests))
-            # What a server shows again says until when it did: each of its claims stands.
-            shown = (-1 - claimed.occurrences if each.is_of_server else claimed.windows).tolist()
-            keys = [*zip(shown, digests, each.first_sequence.of(claimed), strict=True)]
-            if each.gives_evidence:
-                encoded = map(_ENCODER.encode, _EVIDENCE.of(claimed))
-                self._evidence.update(zip(keys, encoded, strict=True))
-            for row, (key, as_of) in enumerate(zip(keys, each.as_of.of(claimed), strict=True)):
-                snapshot = as_of, number, row
-                if key not in self._latest or self._latest[key] < snapshot:
-                    self._latest[key] = snapshot
+        """Add a claim of a transition, at all occurrences."""
+        digests, number = template.digests(claimed), len(self._made)
+        self._made.append((template, claimed, digests))
+        # What a server shows again says until when it did: each of its claims stands.
+        shown = (-1 - claimed.occurrences if template.is_of_server else claimed.windows).tolist()
+        keys = [*zip(shown, digests, template.first_sequence.of(claimed), strict=True)]
+        if template.gives_evidence:
+            encoded = map(_ENCODER.encode, _EVIDENCE.of(claimed))
+            self._evidence.update(zip(keys, encoded, strict=True))
+        for row, (key, as_of) in enumerate(zip(keys, template.as_of.of(claimed), strict=True)):
+            snapshot = as_of, number, row
+            if key not in self._latest or self._latest[key] < snapshot:
+                self._latest[key] = snapshot
 
     def packed(self) -> list[PackedClaim]:
         """Return the claims."""

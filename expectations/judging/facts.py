@@ -1,4 +1,4 @@
-"""The facts of connections that behave alike: the canonical form of their states, and the way back."""
+"""The facts of connections that behave alike: from a state to its canonical form, and back."""
 
 from __future__ import annotations
 

@@ -7,15 +7,15 @@ the same ID with a higher count, so that storms stay small.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 
 import msgspec
 
 from decoders.frame.record import node_of, workload_of
 from decoders.schema.header_versions import Layout
-from expectations.conversation.bodies import SoftwareClaim
-from expectations.conversation.observation import Evidence
+from expectations.conversation.conversation import Conversation
+from expectations.conversation.observation import Evidence, Observation
 from expectations.conversation.texts import bounded, identifier_text
+from expectations.identity.claim import Claim
 from expectations.rules.base.rule import Judgement, Rule
 
 LONGEST_LINE = 1_024
@@ -126,44 +126,33 @@ class Finding(msgspec.Struct, kw_only=True):
         return (self.rule, self.client, self.broker, self.occurrences, tuple(sorted(self.context.items())))
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What a finding is about: the offending frame, and who uses its connection.
+def finding_of(
+    rule: Rule,
+    judgement: Judgement,
+    frame: Observation | Claim,
+    user: Conversation | Claim,
+    *,
+    api: str | None,
+    cluster: str,
+    listener: str,
+    captured_at: int,
+    last_captured_at: int,
+    correlation_id: int | None,
+    member_id: str | None,
+    group_id: str | None,
+) -> Finding:
+    """Build the finding of an offence: of the offending `frame`, by the `user` of its connection.
 
-    `sequence` and `captured_at` are the frame's, `last_captured_at` that of the last folded one.
+    `api` is the name of the frame's API, None if it is unknown. `captured_at` is the frame's,
+    `last_captured_at` that of the last folded one. Raises ValueError for a judgement whose context has a name
+    that is the frame's.
     """
-
-    connection: bytes
-    sequence: int
-    captured_at: int
-    last_captured_at: int
-    evidence: Evidence
-    api_key: int
-    api_version: int
-    correlation_id: int | None
-    cluster: str
-    client: str
-    broker: str
-    listener: str
-    client_id: str | None
-    software: SoftwareClaim | None
-    instance_id: bytes | None
-    member_id: str | None
-    group_id: str | None
-    principal: str | None
-    placement: str | None
-
-
-def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | None) -> Finding:
-    """Build the finding of an offence. `api` is the name of the subject's API, None if it is unknown.
-
-    Raises ValueError for a judgement whose context has a name that is the frame's.
-    """
-    names = {"api": api or f"API {subject.api_key}", "version": subject.api_version}
+    assert frame.evidence is not None
+    names = {"api": api or f"API {frame.api_key}", "version": frame.api_version}
     if reserved := sorted(names.keys() & judgement.context.keys()):
         raise ValueError(f"{rule.id}: {', '.join(reserved)} in a context: the message has it from the frame")
     return Finding(
-        id=finding_id(rule.id, subject.connection, subject.sequence),
+        id=finding_id(rule.id, user.connection, frame.first_sequence),
         rule=rule.id,
         kip=rule.kip,
         section=rule.section,
@@ -175,29 +164,29 @@ def finding_of(rule: Rule, judgement: Judgement, subject: Subject, api: str | No
         observed=bounded(judgement.observed, LONGEST_LINE),
         context={name: bounded(value, LONGEST_LINE) for name, value in judgement.context.items()},
         occurrences=judgement.count,
-        first_captured_at=subject.captured_at,
-        last_captured_at=subject.last_captured_at,
-        cluster=subject.cluster,
-        connection=subject.connection.hex(),
-        client=subject.client,
-        broker=subject.broker,
-        listener=subject.listener,
-        client_id=subject.client_id,
-        client_software_name=subject.software.name if subject.software else None,
-        client_software_version=subject.software.version if subject.software else None,
-        client_instance_id=identifier_text(subject.instance_id) if subject.instance_id else None,
-        member_id=subject.member_id,
-        group_id=subject.group_id,
-        principal=subject.principal or msgspec.UNSET,
-        workload=workload_of(subject.placement) or msgspec.UNSET,
-        node=node_of(subject.placement) or msgspec.UNSET,
+        first_captured_at=captured_at,
+        last_captured_at=last_captured_at,
+        cluster=cluster,
+        connection=user.connection.hex(),
+        client=user.client,
+        broker=user.server,
+        listener=listener,
+        client_id=user.client_id,
+        client_software_name=user.software.name if user.software else None,
+        client_software_version=user.software.version if user.software else None,
+        client_instance_id=identifier_text(user.instance_id) if user.instance_id else None,
+        member_id=member_id,
+        group_id=group_id,
+        principal=user.principal or msgspec.UNSET,
+        workload=workload_of(user.placement) or msgspec.UNSET,
+        node=node_of(user.placement) or msgspec.UNSET,
         api=api,
-        api_key=_known(subject.api_key),
-        api_version=_known(subject.api_version),
-        correlation_id=subject.correlation_id,
-        sequence=subject.sequence,
-        captured_at=subject.captured_at,
-        evidence=PublishedEvidence.of(subject.evidence),
+        api_key=_known(frame.api_key),
+        api_version=_known(frame.api_version),
+        correlation_id=correlation_id,
+        sequence=frame.first_sequence,
+        captured_at=captured_at,
+        evidence=PublishedEvidence.of(frame.evidence),
         runbook=runbook_anchor(rule),
     )
 

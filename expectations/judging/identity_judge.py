@@ -1,7 +1,7 @@
 """Judging identities: compares the claims of several connections that share one.
 
-Claims are merged in any order. A rule about what happened accuses as soon as the claims show it. A rule about
-what did not happen waits until a claim is settled: until enough time has passed for a claim that clears it.
+Claims may arrive in any order. A rule about what happened accuses as soon as the claims show it. A rule about
+what did not happen waits until a claim is settled: by then a claim that clears it would have arrived.
 
 Memory is bounded. A claim that is forgotten to make room counts as undecided for the rules that it concerns
 and that have not judged it. Rules that wait accuse nobody of that identity from then on: the forgotten claim
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import OF_CLIENTS, Claim, IdentityKind, PackedClaim
-from expectations.judging.finding import Finding, Subject, finding_of
+from expectations.judging.finding import Finding, finding_of
 from expectations.judging.identity_state import (
     CLAIM_LIMITS,
     SETTLED_AFTER,
@@ -156,30 +156,17 @@ class IdentityJudge:
             outcome.judged.append((claim.connection, rule.id, str(judgement.ruling)))
 
     def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
-        about = _subject(claim, self._terms.listener(claim.server))
-        return finding_of(rule, judgement, about, self._api_names.get(claim.api_key))
-
-
-def _subject(claim: Claim, listener: str) -> Subject:
-    assert claim.evidence is not None
-    return Subject(
-        connection=claim.connection,
-        sequence=claim.first_sequence,
-        captured_at=claim.since,
-        last_captured_at=claim.since,
-        evidence=claim.evidence,
-        api_key=claim.api_key,
-        api_version=claim.api_version,
-        correlation_id=None,
-        cluster=claim.identity.cluster,
-        client=claim.client,
-        broker=claim.server,
-        listener=listener,
-        client_id=claim.client_id,
-        software=claim.software,
-        instance_id=claim.instance_id,
-        member_id=claim.member_id,
-        group_id=claim.group_id,
-        principal=claim.principal,
-        placement=claim.placement,
-    )
+        return finding_of(
+            rule,
+            judgement,
+            claim,
+            claim,
+            api=self._api_names.get(claim.api_key),
+            cluster=claim.identity.cluster,
+            listener=self._terms.listener(claim.server),
+            captured_at=claim.since,
+            last_captured_at=claim.since,
+            correlation_id=None,
+            member_id=claim.member_id,
+            group_id=claim.group_id,
+        )

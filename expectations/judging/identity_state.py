@@ -1,10 +1,11 @@
 """What is known of the identities of one bucket: the claims on each, in the order of the latest claims.
 
-Whatever a stranger can repeat is bounded. A client that is refused again and again adds nothing after its
-first refusals of an hour, and it does not displace other clients that are refused.
+All that a stranger can repeat is bounded. A client that is refused again and again adds nothing after its
+first refusals of an hour, and does not displace other clients that are refused.
 
-The judge sees the groups through a protocol, because the query keeps them as bytes and decodes what a batch
-touches (`streaming/state/identities.py`). `IdentityState` has them all as objects and defines what is right.
+The judge reads and changes them through the protocol `Identities`, which has two implementations.
+`IdentityState` keeps all groups as objects; `check` uses it, and it defines what is right. The query keeps
+groups as bytes and decodes those that a batch touches (`streaming/state/identities.py`).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from expectations.conversation.observation import (
 from expectations.identity.claim import Claim
 from expectations.identity.claim_tracker import ClaimTracker
 from expectations.identity.shown import ShownIdentities
-from expectations.judging.finding import Finding, Subject, finding_of
+from expectations.judging.finding import Finding, finding_of
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import ClientNames, Terms, as_found
 from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict
@@ -253,8 +253,21 @@ class Judge:
     def _finding(
         self, rule: Rule, judgement: Judgement, subject: Observation, conversation: Conversation
     ) -> Finding:
-        about = _subject(subject, conversation, self.terms.listener(conversation.server))
-        return finding_of(rule, judgement, about, self._api_names.get(subject.api_key))
+        heartbeat = subject.body if isinstance(subject.body, Heartbeat) else None
+        return finding_of(
+            rule,
+            judgement,
+            subject,
+            conversation,
+            api=self._api_names.get(subject.api_key),
+            cluster=conversation.cluster,
+            listener=self.terms.listener(conversation.server),
+            captured_at=subject.first_captured_at,
+            last_captured_at=subject.last_captured_at,
+            correlation_id=subject.correlation_id,
+            member_id=heartbeat.member_id if heartbeat else None,
+            group_id=heartbeat.group_id if heartbeat else None,
+        )
 
     def _owner(self, conversation: Conversation) -> str | None:
         software = conversation.software.name if conversation.software else None
@@ -267,31 +280,6 @@ class Judge:
                 workload_of(conversation.placement),
             )
         )
-
-
-def _subject(observation: Observation, conversation: Conversation, listener: str) -> Subject:
-    heartbeat = observation.body if isinstance(observation.body, Heartbeat) else None
-    return Subject(
-        connection=conversation.connection,
-        sequence=observation.first_sequence,
-        captured_at=observation.first_captured_at,
-        last_captured_at=observation.last_captured_at,
-        evidence=observation.evidence,
-        api_key=observation.api_key,
-        api_version=observation.api_version,
-        correlation_id=observation.correlation_id,
-        cluster=conversation.cluster,
-        client=conversation.client,
-        broker=conversation.server,
-        listener=listener,
-        client_id=conversation.client_id,
-        software=conversation.software,
-        instance_id=conversation.instance_id,
-        member_id=heartbeat.member_id if heartbeat else None,
-        group_id=heartbeat.group_id if heartbeat else None,
-        principal=conversation.principal,
-        placement=conversation.placement,
-    )
 
 
 def _repeat(known: Finding, last_captured_at: int, judgement: Judgement) -> None:

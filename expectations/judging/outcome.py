@@ -15,7 +15,7 @@ SUPPRESSED = "suppressed"
 
 
 class Offence(msgspec.Struct, frozen=True, array_like=True):
-    """The key by which offences are counted: the rule, the level, who offends, and where.
+    """The key by which offences are counted: the rule, the level, the offender and the listener.
 
     The level of an offence that users suppress is SUPPRESSED.
     """

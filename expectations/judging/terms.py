@@ -18,7 +18,7 @@ from expectations.rules.catalogue import RULES
 
 
 class ClientNames(NamedTuple):
-    """What tells whose a client is: its address without a port, and names as far as they are known."""
+    """What an owner is found by: the client's address without its port, and its names as far as known."""
 
     host: str
     client_id: str | None
@@ -28,7 +28,7 @@ class ClientNames(NamedTuple):
 
 
 OwnerOf = Callable[[ClientNames], str | None]
-"""Returns whose a client is, None if it is nobody's."""
+"""Returns the owner of a client, None if it has none."""
 
 
 def as_found(finding: Finding) -> Finding:

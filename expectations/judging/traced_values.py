@@ -14,8 +14,11 @@ UUID_PREFIX: Final = b"\xfb\xef\xbe\xff\xff\xff"
 """How stand-ins for UUIDs begin: no two forms of text write such a UUID alike."""
 _HIDDEN: Final = 8
 """Bytes that a stand-in has of the secret's digest."""
-COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
+GUARDS: Final = ("eq", "ne", "lt", "le")
 """The comparisons of guards, in the order of their numbers."""
+_OPPOSITES: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+_MIRRORED: Final = {"gt": "lt", "ge": "le"}
+"""Comparisons that are recorded as others, of swapped values."""
 
 
 class NotFollowedError(Exception):
@@ -23,12 +26,11 @@ class NotFollowedError(Exception):
 
 
 class Guard(NamedTuple):
-    """A comparison of two values, by its number in COMPARISONS, and how it comes out."""
+    """A comparison of two values that must hold, by its number in GUARDS."""
 
     comparison: int
     left: Linear
     right: Linear
-    outcome: bool
 
 
 class Trace:
@@ -43,7 +45,10 @@ class Trace:
             return
         if _is_surely_positive(left) and not isinstance(right, TracedNumber) and right <= 0:
             return
-        self.guards[Guard(COMPARISONS.index(comparison), linear_of(left), linear_of(right), outcome)] = None
+        holds = comparison if outcome else _OPPOSITES[comparison]
+        if holds in _MIRRORED:
+            holds, left, right = _MIRRORED[holds], right, left
+        self.guards[Guard(GUARDS.index(holds), linear_of(left), linear_of(right))] = None
 
     def constant(self, value: object) -> int:
         """Return a traced number as part of the facts, with a guard that it equals this value.
@@ -117,7 +122,7 @@ def _comparison(name: str) -> Callable[[TracedNumber, object], bool]:
     return compared
 
 
-for _name in COMPARISONS:
+for _name in _OPPOSITES:
     setattr(TracedNumber, f"__{_name}__", _comparison(_name))
 
 

@@ -8,8 +8,9 @@ facts to which a frame with this input comes:
 - The new state, in canonical form, is the target. Its registers say from which cells they are set.
 - Checks and claims are what the transition yields.
 
-Whatever cannot be followed asks the judge, where the guards so far hold: a finding, a number in a text,
-arithmetic other than sums and differences, requests that are in flight, a state without a canonical form.
+Some things cannot be followed: a finding, a number in a text, arithmetic other than sums and differences,
+requests that are in flight, a state without a canonical form. The transition then asks the judge, where the
+guards that were recorded before hold.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from expectations.judging.cells import (
     Linear,
     input_cell,
 )
-from expectations.judging.claim_template import ClaimTemplate
+from expectations.judging.claim_template import ClaimTemplate, claim_templates
 from expectations.judging.facts import Facts, Shape, canonical, shape_of
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.outcome import Outcome
@@ -82,7 +83,7 @@ class Learnt(NamedTuple):
     """A transition: where `guards` hold, it leads to `facts`, or, if these are None, to the judge.
 
     `moves` are the cells of registers that change, with their new values. `checks` count as often as the
-    frame. `of_server` are claims of no connection.
+    frame. `gaps` are the values that fill those of `claims`.
     """
 
     guards: tuple[Guard, ...]
@@ -90,8 +91,8 @@ class Learnt(NamedTuple):
     moves: tuple[tuple[int, Linear], ...] = ()
     effect: Effect = Effect.NOTHING
     checks: tuple[tuple[str, str], ...] = ()
-    claims: ClaimTemplate | None = None
-    of_server: ClaimTemplate | None = None
+    claims: tuple[ClaimTemplate, ...] = ()
+    gaps: tuple[Linear, ...] = ()
 
 
 class _TracedInFlight:
@@ -109,7 +110,7 @@ class _TracedInFlight:
         self._number = self._after
 
     def __getattr__(self, name: str) -> Any:
-        """Answer as if nothing is in flight. Raises NotFollowedError if something is."""
+        """Answer as an empty `InFlight` does. Raises NotFollowedError if a request is in flight."""
         if self._number != 0:
             raise NotFollowedError
         return getattr(InFlight(), name)
@@ -191,20 +192,16 @@ _MAYBE_ABSENT: Final = (
 """The cells of the progress that are 0 before the first frame."""
 
 
-class Tracer:
-    """Learns transitions by a judge."""
+def learn(judge: Judge, secret: bytes, facts: Facts, given: Input, cells: list[int]) -> Learnt:
+    """Learn what comes of an input to a connection with these facts.
 
-    def __init__(self, judge: Judge, secret: bytes) -> None:
-        self._judge = judge
-        self._secret = secret
-
-    def learn(self, facts: Facts, given: Input, cells: list[int]) -> Learnt:
-        """Learn what comes of an input to a connection with these facts. `cells` are those of an example."""
-        tracing = _Tracing(given, cells, StandIns(self._secret))
-        try:
-            return tracing.learnt(facts, self._judge)
-        except (NotFollowedError, OddStateError):
-            return Learnt(tuple(tracing.trace.guards))
+    `cells` are those of an example. Stand-ins are made from the secret.
+    """
+    tracing = _Tracing(given, cells, StandIns(secret))
+    try:
+        return tracing.learnt(facts, judge)
+    except (NotFollowedError, OddStateError):
+        return Learnt(tuple(tracing.trace.guards))
 
 
 class _Tracing:
@@ -227,17 +224,15 @@ class _Tracing:
         target, registers = canonical(state, msgspec.msgpack.Encoder(enc_hook=self.trace.constant))
         if stand_ins.leak_into(target.packed):
             raise NotFollowedError
-        own, of_server = (
-            [claim for claim in claims if bool(claim.connection) is is_own] for is_own in (True, False)
-        )
+        templates, gaps = claim_templates(claims, stand_ins)
         return Learnt(
             tuple(self.trace.guards),
             target,
             tuple(_moves(facts, registers, stand_ins)),
             state.conversation.progress.effect,  # type: ignore[attr-defined]
             checks,
-            ClaimTemplate(own, stand_ins) if own else None,
-            ClaimTemplate(of_server, stand_ins) if of_server else None,
+            templates,
+            gaps,
         )
 
     def _number(self, cell: int, *, is_positive: bool = False) -> TracedNumber:

@@ -49,7 +49,7 @@ TICK: Final = 0
 JUDGE: Final = -1
 """The facts of a state without a canonical form, and the target of a transition that asks the judge."""
 UNUSUAL: Final = -1
-"""The relation of an occurrence whose numbers transitions do not take for granted."""
+"""The relation of an occurrence whose numbers are not as all transitions assume."""
 NO_ENTRY: Final = -1
 NO_VERSION: Final = -1
 
@@ -81,34 +81,6 @@ _OF_TEMPLATE, _OF_CLIENT, _OF_GROUP, _OF_EPOCH = (
 )
 _OF_INSTANCE, _OF_MEMBER = OWN_AT["instance_first"], OWN_AT["member_first"]
 _Integers = NDArray[np.int64]
-
-
-class Tables(NamedTuple):
-    """The transitions as arrays of int64.
-
-    `slots` is a hash table of entries, NO_ENTRY in a free slot. An entry has its key in `keys` (facts,
-    template, relation) and its first transition in `heads`; `nexts` are further ones, tried in order.
-
-    Of a transition, `targets` are the facts to which it leads, or JUDGE, and `effects` (`cells.Effect`) what
-    it does to the progress. Its guards, moves and gaps of claims begin at `begins` (3 columns) and end where
-    those of the next begin. A guard is a comparison, two values of 3 columns (`cells.Linear`) and the
-    outcome; a move is a cell and a value; a gap is a value.
-
-    A row of `templates` has the own values of a template, the number of the API version whose requests in
-    flight it changes, or NO_VERSION, by how much, and whether it is a request.
-    """
-
-    slots: _Integers
-    keys: _Integers
-    heads: _Integers
-    nexts: _Integers
-    targets: _Integers
-    effects: _Integers
-    begins: _Integers
-    guards: _Integers
-    moves: _Integers
-    gaps: _Integers
-    templates: _Integers
 
 
 class WalkInput(NamedTuple):
@@ -155,12 +127,6 @@ class Scratch(NamedTuple):
     cells: _Integers
     moved: _Integers
     added: _Integers
-
-
-@compiled(None)
-def slot_of(tables: Any, hash_keys: Any, facts: Any, template: Any, relation: Any) -> Any:
-    """Find the slot of a key, or a free one for it."""
-    return slot_of_row(tables.keys, tables.slots, hash_keys, (facts, template, relation))
 
 
 @inlined
@@ -212,7 +178,7 @@ def _relation(cells: Any, own: Any, column: Any, statements: Any) -> Any:
 
 @inlined
 def _is_usual(cells: Any) -> Any:
-    """Whether the numbers of an occurrence are what transitions take for granted: positive, and in order."""
+    """Whether the numbers of an occurrence are positive and in order, as all transitions assume."""
     first, last, begun, ended = cells[_FIRST], cells[_LAST], cells[_BEGUN], cells[_ENDED]
     count, previous = cells[_COUNT], cells[_PREVIOUS]
     is_single = count == 1 and last == first and ended == begun and previous == 0
@@ -235,21 +201,14 @@ def _value(cells: Any, values: Any, row: Any, column: Any) -> Any:
 
 @inlined
 def _holds(cells: Any, guards: Any, row: Any) -> Any:
+    """Whether a guard holds; its comparison is a number in `traced_values.GUARDS`."""
     left, right = _value(cells, guards, row, 1), _value(cells, guards, row, 4)
     comparison = guards[row, 0]
     if comparison == 0:
-        holds = left == right
-    elif comparison == 1:
-        holds = left != right
-    elif comparison == 2:
-        holds = left < right
-    elif comparison == 3:
-        holds = left <= right
-    elif comparison == 4:
-        holds = left > right
-    else:
-        holds = left >= right
-    return holds == (guards[row, 7] != 0)
+        return left == right
+    if comparison == 1:
+        return left != right
+    return left < right if comparison == 2 else left <= right
 
 
 @inlined

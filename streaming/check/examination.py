@@ -276,7 +276,7 @@ def examine(
             _judge(judge, part, states, step)
             report = step.report(0)
             tally.add(report, clock)
-            tally.add(identity_step.process(0, identities, report.claims), clock)
+            tally.add(identity_step.process(0, identities, step.claims()), clock)
     for state in states.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
         tally.add(identity_step.process(0, identities, judge.latest_claims(state)), clock)

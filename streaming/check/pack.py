@@ -60,7 +60,7 @@ def faults_of_pack(pack: Pack) -> Iterator[str]:
             if verdict not in shown:
                 yield f"{rule.id} has no case that {_IN_WORDS[verdict]}"
         for case in cases:
-            yield from (f"{rule.id}, {case.title}: {fault}" for fault in _faults_of_case(case))
+            yield from (f"{rule.id}, {case.title}: {fault}" for fault in faults_of_case(case))
 
 
 _IN_WORDS = {
@@ -92,7 +92,8 @@ def _faults_of_demand(rule: Rule, table: RequirementTable) -> Iterator[str]:
         yield f"{rule.id} is of level {rule.level}, and its requirements make it at most {highest}"
 
 
-def _faults_of_case(case: Case) -> Iterator[str]:
+def faults_of_case(case: Case) -> Iterator[str]:
+    """Yield in which of the ways a case yields something else than it says, the first of them."""
     try:
         exchange, rules = case.played(WrittenExchange)
     except Exception as error:  # a line may name what does not exist, and a body what no schema has

@@ -141,7 +141,7 @@ class Changes(msgspec.Struct, array_like=True):
     connections: list[ConnectionChange] = []
     members: list[MemberChange] = []
     brokers: list[tuple[BrokerShown, Showings]] = []
-    further: tuple[int, int, int] = (0, 0, 0)
+    further: tuple[int, ...] = (0, 0, 0)
 
 
 def ranges_id(ranges: Iterable[tuple[int, int, int]]) -> str:
@@ -211,15 +211,13 @@ class ChangeCount:
                     found[statement] = captured_at
             listener = self._listener(window.connection.server)
             for statement, captured_at in found.items():
-                change = _classic(statement, window.connection, part.software[number], listener, captured_at)
-                client_id = part.clients[number] or None
-                self._keep(1, self._members, msgspec.structs.replace(change, client_id=client_id))
+                said_by = part.software[number], part.clients[number] or None
+                change = _classic(statement, window.connection, *said_by, listener, captured_at)
+                self._keep(1, self._members, change)
 
     def report(self) -> Changes:
         """Return what was added."""
-        connections, members, brokers = self._further
-        shown = list(self._brokers.items())
-        return Changes(self._connections, self._members, shown, (connections, members, brokers))
+        return Changes(self._connections, self._members, list(self._brokers.items()), tuple(self._further))
 
     def _keep(self, kind: int, kept: list[_Change], change: _Change) -> None:
         if len(kept) < LIMIT:
@@ -364,8 +362,13 @@ def _shown(
         yield BrokerShown(*where, None, None, None, None, *who), Showings(1, at, at)
 
 
-def _classic(
-    statement: Statement, key: ConnectionKey, software: SoftwareClaim | None, listener: str, at: int
+def _classic(  # noqa: PLR0917 - who said it, and where
+    statement: Statement,
+    key: ConnectionKey,
+    software: SoftwareClaim | None,
+    client_id: str | None,
+    listener: str,
+    at: int,
 ) -> MemberChange:
     assert isinstance(statement.body, ClassicGroup)
     joins = statement.api_key == JOIN_GROUP
@@ -375,7 +378,7 @@ def _classic(
         cluster=key.cluster,
         listener=listener,
         software=software,
-        client_id=None,
+        client_id=client_id,
         protocol=CLASSIC,
         group_id=statement.body.group_id,
         member_id=None,

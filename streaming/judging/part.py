@@ -1,7 +1,7 @@
 """A part of a step: the windows of one Arrow batch that concern a bucket, and what is known of each.
 
-Each window of a part belongs to another connection. What is counted of frames is counted in groups, whoever
-judged them: a group is what one speaker said, with one template, in one minute.
+A part has one window of each of its connections. Frames are counted in groups, those that were walked and
+those that were judged alike. A group is what one speaker said, with one template, in one minute.
 """
 
 from __future__ import annotations

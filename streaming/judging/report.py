@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import zstandard
 
-from expectations.identity.claim import Claim, PackedClaim
+from expectations.identity.claim import PackedClaim
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
 from streaming.judging.bucket_input import Quarantined
@@ -62,8 +62,7 @@ class Report(msgspec.Struct):
     `walked` counts the windows that the automaton took, `judged` those that the rules judged, and `clears`
     how often the automaton was full.
     `usage` and `changes` are empty unless they are archived.
-    `claims` and `packed_claims`, those of the walk, go to the step that judges identities; they do not reach
-    the driver.
+    `claims` go to the step that judges identities; they do not reach the driver.
     """
 
     bucket: int
@@ -87,8 +86,7 @@ class Report(msgspec.Struct):
     clears: int = 0
     usage: list[Usage] = []
     changes: Changes = msgspec.field(default_factory=Changes)
-    claims: list[Claim] = []
-    packed_claims: list[PackedClaim] = []
+    claims: list[PackedClaim] = []
 
     @property
     def checks(self) -> dict[str, dict[str, int]]:

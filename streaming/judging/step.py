@@ -69,7 +69,7 @@ class BucketStep:
         for columns in in_order(parts):
             self._process_part(Part(columns), bucket, tally)
         report = tally.report(number)
-        report.clears = clears
+        report.claims, report.clears = _packed(tally.claims()), clears
         return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
@@ -94,12 +94,12 @@ class BucketStep:
             places = connections.without_findings()
             part, tally = Part(ticks_of(connections, places)), Tally(self._apis)
             walked = WalkedPart(self.automaton, self._judge, part, connections, tally)
-            report.claims, report.packed_claims = tally.report(report.bucket).claims, tally.packed_claims
+            report.claims = _packed(tally.claims())
             left = np.setdiff1d(left, places[walked.hits]).tolist()
         states = [connections.take(place) for place in left]
         for state in states:
             report.findings.extend(self._judge.republish(state))
-            report.claims.extend(self._judge.latest_claims(state))
+            report.claims += _packed(self._judge.latest_claims(state))
         connections.put(states)
 
     def _process_part(self, part: Part, bucket: Bucket, tally: Tally) -> None:
@@ -164,6 +164,10 @@ def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
     if tally.changes is not None:
         tally.changes.add(window, before, state, latest)
     part.software[number], part.clients[number] = conversation.software, conversation.client_id
+
+
+def _packed(claims: Iterable[Claim | PackedClaim]) -> list[PackedClaim]:
+    return [each if isinstance(each, PackedClaim) else PackedClaim.of(each) for each in claims]
 
 
 class IdentityStep:

@@ -79,17 +79,15 @@ class Tally:
     def report(self, number: int) -> Report:
         """Return the report of bucket `number`."""
         report = Report(number, frames=self._frames, undecodable=self._undecodable)
-        report.walked, report.judged, report.packed_claims = self.walked, self.judged, self.packed_claims
+        report.walked, report.judged = self.walked, self.judged
         for listener, judged in self._judged.items():
             report.findings.extend(judged.findings)
-            report.claims.extend(judged.claims)
             report.offences.extend(judged.offences.items())
             for at, count in judged.ranges_changes.items():
                 report.ranges_changes[at] = report.ranges_changes.get(at, 0) + count
             for (rule, ruling), count in judged.checks.items():
                 checks = report.checks_at.setdefault(listener, {})
                 checks.setdefault(rule, {})[ruling] = count
-        report.claims = [*united(report.claims), *self._responses.claims()]
         report.requests = [Requests(*sent, count) for sent, count in self._requests.items()]
         report.brokers = [
             (BrokerShown.of(cluster, self._listener(server), server, advertised), at)
@@ -98,6 +96,11 @@ class Tally:
         if self._usage is not None and self.changes is not None:
             report.usage, report.changes = self._usage.report(), self.changes.report()
         return report
+
+    def claims(self) -> list[Claim | PackedClaim]:
+        """Return the claims, each once. What servers responded to is then known."""
+        judged = (claim for outcome in self._judged.values() for claim in outcome.claims)
+        return [*self.packed_claims, *united(judged), *self._responses.claims()]
 
     def _judged_at(self, server: str) -> Outcome:
         listener = self._listener(server)
@@ -155,7 +158,7 @@ class Tally:
 
 
 def _order(noted: tuple[int, Advertisement]) -> tuple[object, ...]:
-    """Order what was advertised by time, and at one moment whatever the order of arrival."""
+    """Order advertisements by time, those of one time by content: the order of arrival must not matter."""
     at, advertised = noted
     return at, advertised.ranges, advertised.supported_features, advertised.finalized_features
 

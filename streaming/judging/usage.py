@@ -21,7 +21,7 @@ UNCERTAIN: Final = -1
 
 
 class Use(msgspec.Struct, frozen=True, array_like=True):
-    """What is counted together: a minute (of the Unix epoch), who sent, and what.
+    """What is counted together: a minute (of the Unix epoch), the sender, and the API version.
 
     `folded` marks the sum of clients beyond LIMIT: it has neither software nor client ID.
     """

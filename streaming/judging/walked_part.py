@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from expectations.conversation.columnar.statement_columns import AT, NO_TEXT, StatementColumns
 from expectations.conversation.columnar.window_columns import FIELDS, WindowColumns
-from expectations.conversation.observation import Evidence
 from expectations.conversation.progress import Progress, in_flight_change
 from expectations.judging.automaton import TICK_TEMPLATE, Automaton
 from expectations.judging.cells import FACTS, IN_FLIGHT, NUMBER, PROGRESS, ROW, SERVER, TEXT
-from expectations.judging.claim_template import ClaimBatch, Claimed
+from expectations.judging.claim_template import ClaimBatch, Claimed, ClaimTemplate
 from expectations.judging.facts import NO_CLIENT
 from expectations.judging.judge import ConnectionState, Judge
 from expectations.judging.walk import WALKED, Walked, WalkInput
@@ -120,10 +119,11 @@ class WalkedPart:
     def _keep_evidence(self) -> None:
         """Put evidence that stays in a register into the pool of texts."""
         texts, columns = self._rows[:, TEXT:], self._part.columns
-        for row, column in np.argwhere(texts[self.hits] < 0).tolist():
-            window = int(self.hits[row])
-            evidence: Evidence = columns.evidence(-1 - int(texts[window, column]))
-            texts[window, column] = self._connections.texts.number(evidence)
+        rows, at = np.nonzero(texts[self.hits] < 0)
+        if len(rows):
+            windows = self.hits[rows]
+            evidence = columns.evidence(-1 - texts[windows, at])
+            texts[windows, at] = [*map(self._connections.texts.number, evidence)]
 
     def _move_in_flight(self) -> None:
         connections, part, changes = self._connections, self._part, self._walked.changes
@@ -160,23 +160,17 @@ class WalkedPart:
     def _yield_claims(self, tally: Tally) -> None:
         claims, gaps, batch = self._walked.claims, self._walked.gaps, ClaimBatch()
         for (transition,), places in groups(claims[:, 1]):
-            rows, begin = claims[places], 0
-            made = self._automaton.yields[transition]
-            for template in (made.claims, made.of_server):
-                if template is not None:
-                    end = begin + len(template.gaps)
-                    values = gaps[rows[:, 3] + np.arange(begin, end)[:, np.newaxis]]
-                    claimed = Claimed(
-                        self._part.columns, rows[:, 0], rows[:, 2], values, self._connections.texts.values
-                    )
-                    if template is made.of_server and template.since is not None:
-                        claimed = self._outermost(claimed, values[template.since])
-                    batch.add(template, claimed)
-                    begin = end
+            made, rows = self._automaton.yields[transition], claims[places]
+            values = gaps[rows[:, 3] + np.arange(len(made.gaps))[:, np.newaxis]]
+            texts = self._connections.texts.values
+            claimed = Claimed(self._part.columns, rows[:, 0], rows[:, 2], values, texts)
+            for template in made.claims:
+                batch.add(template, self._outermost(claimed, template) if template.is_of_server else claimed)
         tally.packed_claims += batch.packed()
 
-    def _outermost(self, claimed: Claimed, times: _Integers) -> Claimed:
+    def _outermost(self, claimed: Claimed, template: ClaimTemplate) -> Claimed:
         """Return the first and the last claim of each server: equal claims are merged, others add nothing."""
+        times = np.array(template.since.of(claimed), np.int64)
         ids = np.frombuffer(self._part.columns.ids, ">u8").reshape(-1, 2)[claimed.windows]
         chosen: set[int] = set()
         for _, places in groups(self._part.columns.server_of[claimed.windows]):

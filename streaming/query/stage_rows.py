@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 from pyspark.sql import Row
 
-from expectations.identity.claim import Claim, PackedClaim
+from expectations.identity.claim import PackedClaim
 from streaming.judging.bucket_input import bucket_of
 from streaming.judging.report import Report, pack_report
 
@@ -119,9 +119,9 @@ class TaskClaims:
         self._buckets = buckets
         self._divided = defaultdict[int, list[PackedClaim]](list)
 
-    def add(self, claims: Iterable[Claim], packed: Iterable[PackedClaim] = ()) -> None:
+    def add(self, claims: Iterable[PackedClaim]) -> None:
         """Add the claims of one bucket of connections."""
-        for claim in (*packed, *map(PackedClaim.of, claims)):
+        for claim in claims:
             self._divided[bucket_of(claim.digest, self._buckets)].append(claim)
             self.size += len(claim.packed)
 

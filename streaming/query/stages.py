@@ -289,8 +289,8 @@ class BucketProcessor(StatefulProcessor):
         if packed.contents is not None:
             self._contents.write(packed.contents)
         report.state_bytes = packed.size
-        self._claims.add(report.claims, report.packed_claims)
-        report.claims, report.packed_claims = [], []
+        self._claims.add(report.claims)
+        report.claims = []
         yield report_row(report)
 
 

@@ -3,7 +3,7 @@
 One round trip to Spark's state store costs about the same for one connection as for hundreds, so connections
 share a key. The state store has two values of a bucket. Each batch writes the first: a version byte, then the
 rows of the connections, column by column, with what they share. The second is what few connections have
-beside their rows: it is fetched when it is asked for, and written when it changes.
+beside their rows: it is fetched when such a connection is read, and written when it changes.
 
 For storage, and for transport between stages, rows of integers are narrowed: few bytes a value, similar bytes
 adjacent.
@@ -148,7 +148,7 @@ class _StoredConnections(msgspec.Struct, array_like=True):
 
 
 class _StoredBucket(msgspec.Struct, array_like=True):
-    """The layout of the first value."""
+    """The layout of the first value: what a `Bucket` has."""
 
     clock: int
     scheduled: bool
@@ -170,15 +170,8 @@ def pack_bucket(bucket: Bucket) -> PackedBucket:
     connections = bucket.connections
     connections.compact()
     contents = connections.contents.packed()
-    stored = _StoredBucket(
-        bucket.clock,
-        bucket.scheduled,
-        bucket.republished_at,
-        bucket.answered,
-        _stored(connections),
-        bucket.buckets,
-        bucket.resumed_at,
-    )
+    values = {name: getattr(bucket, name) for name in _StoredBucket.__struct_fields__}
+    stored = _StoredBucket(**values | {"connections": _stored(connections)})
     packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(_ENCODER.encode(stored))
     return PackedBucket(packed, contents, len(packed) + connections.contents.size)
 
@@ -197,15 +190,7 @@ def unpack_bucket(stored: bytes | None, contents: Callable[[], bytes | None]) ->
             "run the kipwatch that wrote it, or start with a new checkpoint folder"
         )
     read = _DECODER.decode(_DECOMPRESSOR.decompress(content))
-    return Bucket(
-        _connections(read.connections, contents),
-        read.clock,
-        read.scheduled,
-        read.republished_at,
-        read.answered,
-        read.buckets,
-        read.resumed_at,
-    )
+    return Bucket(**msgspec.structs.asdict(read) | {"connections": _connections(read.connections, contents)})
 
 
 def _stored(connections: Connections) -> _StoredConnections:

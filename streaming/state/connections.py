@@ -3,7 +3,7 @@
 A batch concerns few of the connections that a bucket holds, and the automaton moves most of these without
 building them. So a connection is a row: the numbers of its facts, its server and its requests in flight,
 whether it has findings, its progress and its registers (`expectations/judging/cells.py`). What connections
-share stands once. For the judge a connection is taken out, as a state, and put back.
+share is stored once. For the judge a connection is taken out, as a state, and put back.
 
 A state without a canonical form has no facts. It is kept whole beside the rows, as are findings.
 """
@@ -48,7 +48,7 @@ from streaming.state import StateError
 Server = tuple[str, str, int]
 """A cluster, a server's address, and a run of the feeder."""
 InFlightCounts = tuple[tuple[ApiVersion, int], ...]
-"""How many requests of each API version are in flight, in order. Number 0 of their table is none."""
+"""How many requests of each API version are in flight, by version. Number 0 of their table: none at all."""
 CAPTURED_AT: Final = PROGRESS + PROGRESS_NUMBERS.index("captured_at")
 SEQUENCE: Final = PROGRESS + PROGRESS_NUMBERS.index("sequence")
 NOWHERE: Final = -1
@@ -284,7 +284,7 @@ def _padded(values: Sequence[int], size: int) -> list[int]:
 def places_of(wanted: bytes, stored: bytes, is_stored: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the place of each ID of 16 bytes among the stored ones, as far as `is_stored` is set.
 
-    NOWHERE is the place of those that are not stored, and of those that are wanted more than once.
+    Those that are not stored are NOWHERE, and so are IDs that are wanted more than once.
     """
     halves, among = (np.frombuffer(ids, np.int64).reshape(-1, 2) for ids in (wanted, stored))
     places = np.full(len(halves), NOWHERE, np.int64)

@@ -1,7 +1,7 @@
 """Folding: equal statements of a connection become one occurrence with a count, on columns.
 
 Steady traffic repeats the same API, version, header and identifiers. Rules need the first occurrence of a
-statement and how often it came back. Folding changes no verdict, whatever the size of the window:
+statement and how often it came back. Folding changes no verdict, at any size of the window:
 
 - The first occurrence of a statement, in this window or as far as earlier ones are remembered, stays alone,
   so that "the first request" and "the first offence" keep their own sequence.

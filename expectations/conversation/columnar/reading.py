@@ -4,8 +4,8 @@ For most frames the columns hold all that a statement needs: header, error codes
 members and ApiVersions requests send, up to three texts, a number and a few bits (the *form*). A frame that
 is malformed, or whose body has more that rules read, is left to the scalar code.
 
-Whatever decides a statement is in a frame's TRAITS or TEXTS. So frames that are equal in both make equal
-statements, and one of them is looked at (`statement_cache.py`).
+The TRAITS and TEXTS of a frame decide its statement. Frames that are equal in both make equal statements, so
+only one of them is looked at (`statement_cache.py`).
 """
 
 from __future__ import annotations

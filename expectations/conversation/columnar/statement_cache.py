@@ -1,4 +1,4 @@
-"""The statements of batches. What was met before is not decoded again.
+"""The statements of batches. A form of frame that was met before is not decoded again.
 
 Frames of a batch that are equal but for their correlation IDs are grouped first, and one of each group is
 looked at. If columns hold it completely, its statement is a template and own values (`own_columns.py`), and

@@ -6,10 +6,10 @@ are judged as columns, and become objects where the rules read them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, starmap
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,28 +167,25 @@ class WindowColumns:
         (window,) = self.part(number, number + 1).windows()
         return window
 
-    def evidence(self, at: int) -> Evidence:
-        """Return the evidence of an occurrence, by its number among those of all windows."""
-        source, *others = (int(self.values[AT[name], at]) for name in OF_EVIDENCE)
-        beginning = self.beginnings[self.begins[at] : self.begins[at + 1]].tobytes()
-        given = (None if each == MISSING else each for each in others)
-        return Evidence(self.sources[source], beginning, *given)
+    def evidence(self, at: slice | _Integers = slice(None)) -> list[Evidence]:
+        """Return the evidence of occurrences: of all, or of those with some numbers."""
+        joined = self.beginnings.tobytes()
+        bounds = zip(self.begins[:-1][at].tolist(), self.begins[1:][at].tolist(), strict=True)
+        sources, *others = (self._column(name, at) for name in OF_EVIDENCE)
+        return list(
+            map(
+                Evidence,
+                [self.sources[number or 0] for number in sources],
+                [joined[begin:end] for begin, end in bounds],
+                *others,
+            )
+        )
 
     def _occurrences(self) -> list[Occurrence]:
-        columns: dict[str, list[int | None]] = {name: self._column(number) for name, number in AT.items()}
-        first, last, begun, ended, previous, *others = (columns[name] for name in OF_OCCURRENCE)
-        rows = zip(first, last, begun, ended, self._evidence(columns), previous, *others, strict=True)
-        return list(starmap(Occurrence, rows))
+        first, last, begun, ended, *others = map(self._column, OF_OCCURRENCE)
+        return list(map(Occurrence, first, last, begun, ended, self.evidence(), *others))
 
-    def _column(self, number: int) -> list[int | None]:
-        values = self.values[number]
-        listed: list[int | None] = values.tolist()
-        if MISSING in listed:
-            listed = [None if value == MISSING else value for value in listed]
-        return listed
-
-    def _evidence(self, columns: Mapping[str, list[int | None]]) -> Iterator[Evidence]:
-        joined, begins = self.beginnings.tobytes(), self.begins.tolist()
-        beginnings = [joined[begin:end] for begin, end in pairwise(begins)]
-        sources = [self.sources[number or 0] for number in columns["source"]]
-        return map(Evidence, sources, beginnings, *(columns[name] for name in OF_EVIDENCE[1:]))
+    def _column(self, name: str, at: slice | _Integers = slice(None)) -> list[Any]:
+        """Return a row of `values`, with None for MISSING."""
+        listed: list[Any] = self.values[AT[name], at].tolist()
+        return [None if value == MISSING else value for value in listed] if MISSING in listed else listed

@@ -139,7 +139,7 @@ def test_a_member_joins_and_sends_heartbeats(learnt: list[tuple[Input, Learnt]])
     joining = learnt[3][1]
     # The join takes the member ID into a register, and claims it.
     assert (UUID, Linear(input_cell("member"))) in joining.moves
-    assert joining.claims is not None
+    assert joining.claims
 
 
 def test_bytes_are_lost_while_a_fetch_has_no_response(learnt: list[tuple[Input, Learnt]]) -> None:

@@ -631,7 +631,7 @@ def test_an_automaton_that_is_full_is_cleared(limit: str, most: int, monkeypatch
         (1, "FACTS", 16),
         (4, "TEMPLATES", 16),
         (7, "TRANSITIONS", 16),
-        (10, "PARTS", 2048),
+        (10, "PARTS", 1024),
         (13, "BRANCHES", 1),
     ],
 )
@@ -654,114 +654,6 @@ def test_what_is_counted_until_it_is_learnt_is_bounded(monkeypatch: pytest.Monke
     monkeypatch.setattr(automaton, "LEARNT_AT", 2)
     monkeypatch.setattr(automaton, "SIGHTINGS", 0)
     assert all(compared(joining(), joining(), joining()))
-
-
-class TestUsage:
-    """What is counted for the archive, where connections are walked; `Pair` compares it with the judge's."""
-
-    ROUNDS = 12
-    CONNECTIONS = 6
-
-    def last(self, turn: Callable[[Exchange, str], object], client_ids: int = 1) -> Report:
-        """Let connections take turns, and return the report of the last, which nobody has judged."""
-        pair, stores, report = Pair(), Stores(), Report(0)
-        for batch in self.played(turn, client_ids):
-            report = pair.step(stores, batch)
-        assert pair.judge.judged == 0
-        return report
-
-    def played(self, turn: Callable[[Exchange, str], object], client_ids: int) -> list[list[Window]]:
-        """A batch for the openings, and one for each turn. Connections share so many client IDs."""
-        exchanges = []
-        for number in range(self.CONNECTIONS):
-            exchange, client_id = Exchange(), f"app {number % client_ids}"
-            exchange.negotiate(client_id=client_id)
-            begin = len(exchange.records)
-            for _ in range(self.ROUNDS):
-                turn(exchange, client_id)
-            exchanges.append(numbered(exchange, number, self.CONNECTIONS))
-        size = (len(exchanges[0].records) - begin) // self.ROUNDS
-        bounds = [0, *range(begin, len(exchanges[0].records) + 1, size)]
-        return [
-            [
-                window
-                for number, exchange in enumerate(exchanges)
-                for window in on(bytes([number + 1]), windows(exchange, first, last))
-            ]
-            for first, last in itertools.pairwise(bounds)
-        ]
-
-    @pytest.mark.parametrize("client_ids", [1, 2, CONNECTIONS])
-    def test_connections_are_added_up_by_client_id(self, client_ids: int) -> None:
-        usage = self.last(work, client_ids).usage
-        assert {each.use.client_id for each in usage} == {f"app {number}" for number in range(client_ids)}
-        assert sum(sum(each.requests.values()) for each in usage) == 2 * self.CONNECTIONS
-
-    def test_a_connection_counts_once_for_several_statements_of_a_use(self) -> None:
-        def turn(exchange: Exchange, client_id: str) -> None:
-            for group in ("orders", "payments"):
-                exchange.respond(
-                    exchange.request("JoinGroup", 9, {"groupId": group}, client_id=client_id), {}
-                )
-
-        usage = self.last(turn, 2).usage
-        assert [sum(each.requests.values()) for each in usage] == [self.CONNECTIONS] * 2
-        assert [sum(each.connections.values()) for each in usage] == [self.CONNECTIONS // 2] * 2
-
-    def test_a_connection_counts_once_in_a_step(self) -> None:
-        """Though the step has two windows of it, from two Arrow batches."""
-        pair, stores = Pair(), Stores()
-        *others, before_last, last = self.played(work, 1)
-        for batch in others:
-            pair.step(stores, batch)
-        usage = pair.step(stores, before_last, last).usage
-        assert pair.judge.judged == 0
-        assert sum(sum(each.requests.values()) for each in usage) == 4 * self.CONNECTIONS
-        assert [sum(each.connections.values()) for each in usage] == [self.CONNECTIONS] * len(usage)
-
-    def test_a_window_in_two_minutes_counts_in_both(self) -> None:
-        def turn(exchange: Exchange, client_id: str) -> None:
-            exchange.respond(exchange.request("Fetch", 12, client_id=client_id), {})
-            exchange.wait(60)
-            exchange.respond(exchange.request("OffsetCommit", 8, client_id=client_id), {})
-
-        assert len({each.use.minute for each in self.last(turn).usage}) == 2
-
-    def test_connections_in_different_minutes_are_added_up_apart(self) -> None:
-        def turn(exchange: Exchange, client_id: str) -> None:
-            if client_id == "app 1" and exchange.at < 1_060_000_000_000:
-                exchange.wait(60)
-            work(exchange, client_id)
-
-        assert len({each.use.minute for each in self.last(turn, 2).usage}) == 2
-
-    @pytest.mark.parametrize("is_walked", [False, True])
-    def test_the_software_counts_for_the_whole_window_in_which_it_is_said(
-        self, is_walked: bool, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Also for the requests before it."""
-        monkeypatch.setattr(automaton, "LEARNT_AT", 1 if is_walked else 1_000)
-        exchange, pair = Exchange(), Pair()
-        exchange.respond(exchange.request("Metadata", 12, client_id="app"))
-        exchange.negotiate(client_id="app")
-        exchange.respond(exchange.request("Metadata", 12, client_id="app"))
-        usage = pair.step(Stores(), windows(exchange)).usage
-        named = {(each.use.software_name, each.use.software_version, each.use.client_id) for each in usage}
-        assert pair.walked == is_walked
-        assert named == {("tester", "1.0", "app")}
-        assert sum(sum(each.requests.values()) for each in usage) == 3
-
-    def test_members_of_classic_groups_are_told_one_by_one(self) -> None:
-        def turn(exchange: Exchange, client_id: str) -> None:
-            body = {"groupId": f"orders {client_id}"}
-            exchange.respond(exchange.request("JoinGroup", 9, body, client_id=client_id), {})
-
-        assert len(self.last(turn, 2).changes.members) == self.CONNECTIONS
-
-
-def work(exchange: Exchange, client_id: str) -> None:
-    for api, version in (("Fetch", 12), ("OffsetCommit", 8)):
-        exchange.respond(exchange.request(api, version, client_id=client_id), {})
 
 
 def test_learning_is_rationed_by_what_goes_to_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:

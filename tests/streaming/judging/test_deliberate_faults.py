@@ -9,7 +9,7 @@ import pytest
 from expectations.judging import automaton
 from expectations.judging.cells import ADVANCED, NUMBER, PROGRESS, UUID, Effect, Linear
 from expectations.judging.traced_values import Guard
-from expectations.judging.tracing import Learnt, Tracer
+from expectations.judging.tracing import Learnt, learn
 from tests.cases.test_cases import CASES
 from tests.streaming.judging.stepping import Pairs
 from tests.streaming.judging.test_automaton_steps import of_exchange
@@ -32,9 +32,7 @@ def with_guards_after_the_frame(learnt: Learnt) -> Learnt:
         is_progress = PROGRESS <= value.plus < NUMBER
         return value._replace(plus=value.plus + ADVANCED - PROGRESS) if is_progress else value
 
-    guards = [
-        Guard(each.comparison, moved(each.left), moved(each.right), each.outcome) for each in learnt.guards
-    ]
+    guards = [Guard(each.comparison, moved(each.left), moved(each.right)) for each in learnt.guards]
     return learnt._replace(guards=tuple(guards))
 
 
@@ -61,11 +59,11 @@ def with_a_check_twice(learnt: Learnt) -> Learnt:
 
 
 def without_claims(learnt: Learnt) -> Learnt:
-    return learnt._replace(claims=None)
+    return learnt._replace(claims=tuple(each for each in learnt.claims if each.is_of_server))
 
 
 def without_claims_of_servers(learnt: Learnt) -> Learnt:
-    return learnt._replace(of_server=None)
+    return learnt._replace(claims=tuple(each for each in learnt.claims if not each.is_of_server))
 
 
 def without_effect(learnt: Learnt) -> Learnt:
@@ -106,7 +104,6 @@ def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fault_in_what_is_learnt_is_caught(
     fault: Callable[[Learnt], Learnt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn = Tracer.learn
-    monkeypatch.setattr(Tracer, "learn", lambda *given: fault(learn(*given)))
+    monkeypatch.setattr(automaton, "learn", lambda *given: fault(learn(*given)))
     with pytest.raises(AssertionError):
         compare_cases()

@@ -58,9 +58,9 @@ def test_a_claim_about_a_server_is_sent_once_and_not_for_each_connection() -> No
         exchange.negotiate(client_id="app")
         sent.append(
             [
-                claim
-                for claim in step().process(0, bucket, windows(exchange)).claims
-                if not claim.connection and claim.ranges is None
+                packed.claim
+                for packed in step().process(0, bucket, windows(exchange)).claims
+                if not packed.connection and packed.claim.ranges is None
             ]
         )
     assert [claim.api_key for claim in sent[0]] == [18]
@@ -73,7 +73,7 @@ def test_a_tick_sends_claims_only_for_identities_in_use() -> None:
     assert step().tick(0, bucket, 1_800_000_000_000).claims == []
     exchange.request("Metadata", 14, instance_id=bytes(range(16)))
     step().process(0, bucket, windows(exchange))
-    kinds = {claim.identity.kind for claim in step().tick(0, bucket, 1_800_001_000_000).claims}
+    kinds = {IdentityKind(claim.kind) for claim in step().tick(0, bucket, 1_800_001_000_000).claims}
     assert kinds == {IdentityKind.INSTANCE, IdentityKind.CLIENT}
 
 
@@ -154,7 +154,7 @@ def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten() -
 def test_claims_of_a_task_are_divided_by_identity_with_one_row_for_each_bucket() -> None:
     of_task, told = TaskClaims(4), claims()
     for part in ([], told[:2], told[2:], told):
-        of_task.add(part)
+        of_task.add(map(PackedClaim.of, part))
     rows = [*of_task.rows()]
     divided = {bucket_of_key(row.identities): unpack_stepped(row.stepped).claims for row in rows}
     assert len(divided) == len(rows) <= 4
