@@ -34,13 +34,14 @@ class MemberIdDiffers(MemberIdRule):
 
     ## What it does not cover
     How the UUID is written: the 16 bytes are compared, in base64 of either alphabet, padded or not, or
-    in hex. A member ID that is no UUID is undecided, and so is a heartbeat that could not be read.
-    Clients that give no instance ID.
+    in hex. Connections that give no instance ID. A heartbeat on an older header is compared with the first
+    ID of its connection, unless several clients share it, as behind a proxy that pools connections: that is
+    undecided. So is a member ID that is no UUID, and a heartbeat that could not be read.
     """
 
     section = "Proposed Changes, Alignment of identifiers"
     requirement = "The client should use the same UUID in request headers as for its member ID."
-    needs = "a heartbeat with a member ID on header v3"
+    needs = "a heartbeat with a member ID on a connection that gave an instance ID"
     message = "the member ID {observed} is not the client instance ID {expected}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT
@@ -58,6 +59,8 @@ class MemberIdDiffers(MemberIdRule):
             yield undecided(Reason.UNREADABLE, request.count)
         elif identifier == instance_id:
             yield conforms(request.count)
+        elif request.instance_id is None and conversation.shares_clients:
+            yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
         else:
             expected = identifier_text(instance_id)
             context = {"expected": expected, "observed": member_id}

@@ -59,7 +59,8 @@ class TelemetryIdMismatch(Rule):
     headers; where such a header may have been missed, it is undecided. A client that gives no ID in its
     headers may have been assigned one on another connection: without an assignment on this one only an ID
     that changes is judged, and where one may have been missed it is undecided. So is one that changes with
-    the client ID: behind a proxy that pools connections that is another client.
+    the client ID, or that differs on a connection of several client IDs: behind a proxy that pools
+    connections that is another client.
     """
 
     section = "Proposed Changes, Alignment of identifiers"
@@ -115,6 +116,8 @@ class TelemetryIdMismatch(Rule):
 
 def _judge_zero(request: Observation, conversation: Conversation) -> Judgement:
     """A client without an instance ID asks the broker for one. A client that has one gives it."""
+    if conversation.instance_id is not None and conversation.shares_clients:
+        return undecided(Reason.AMBIGUOUS_PROCESS, request.count)
     if conversation.instance_id is not None:
         return _violates(request, ZERO_UUID, identifier_text(conversation.instance_id))
     if conversation.unbroken:
@@ -128,6 +131,8 @@ def _judge_id(
     known = _known_ids(conversation, state)
     if given in known:
         yield conforms(request.count)
+    elif known and conversation.shares_clients:
+        yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
     elif known and (conversation.instance_id is not None or conversation.unbroken):
         yield _violates(request, given, known[0])
     elif known:
