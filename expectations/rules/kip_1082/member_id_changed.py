@@ -95,7 +95,7 @@ class MemberIdChanged(IdentityRule):
 
     section = "Proposed Changes, Member ID Lifecycle"
     requirement = "The member ID stays the same for the life of the process, also when it leaves and rejoins."
-    needs = "a member that joins again, on one connection or another"
+    needs = "a member that sends a second heartbeat, on one connection or another"
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT

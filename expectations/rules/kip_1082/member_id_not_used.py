@@ -42,7 +42,7 @@ class UnnamedMember(msgspec.Struct, omit_defaults=True):
 
 
 class MemberIdNotUsed(Rule):
-    """Checks that a member commits and fetches under the member ID of its heartbeats.
+    """Checks that a member commits offsets and reads shares under the member ID of its heartbeats.
 
     ## Why it matters
     The coordinator knows the member by the ID of its heartbeats. A commit under another one is refused, and
@@ -56,16 +56,17 @@ class MemberIdNotUsed(Rule):
     Hand the one member ID of the consumer to every request that has a field for it.
 
     ## What it does not cover
-    An empty member ID, which brokers accept in commits of clients that are in no group. Commits of groups
-    without heartbeats on the connection, as classic groups have none of KIP-848's: they are not judged. A
-    Share request without them is undecided: members fetch from other brokers than the coordinator. If
-    several members of the group use the connection, any of their IDs will do. On a connection that also
-    joins classic groups, has lost bytes, or has a member whose ID is not known, it is undecided.
+    OffsetFetch. An empty member ID, which brokers accept in commits of clients that are in no group. Commits
+    of groups without heartbeats on the connection, as classic groups have none of KIP-848's: they are not
+    judged. A Share request without them is undecided: members fetch from other brokers than the coordinator.
+    If several members of the group use the connection, any of their IDs will do. Another ID is undecided on a
+    connection that also joins classic groups, is shared by several clients, has lost bytes, or has a member
+    whose ID is not known: the broker makes it, or may name it in a response that could not be read.
     """
 
     section = "Public Interfaces"
     requirement = "The member ID of the first heartbeat is in every later request."
-    needs = "a member of the new group protocols that commits or fetches offsets, or shares"
+    needs = "a member of the new group protocols that commits offsets, or a Share request"
     message = (
         '{api} v{version} is sent as member {observed} of group "{group}", whose heartbeats name {expected}'
     )

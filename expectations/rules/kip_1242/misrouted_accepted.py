@@ -71,7 +71,7 @@ class MisroutedAccepted(IdentityRule):
 
     section = "Public Interfaces, ApiVersions"
     requirement = "A wrong ClusterId or NodeId is refused with REBOOTSTRAP_REQUIRED."
-    needs = "an ApiVersions request that names cluster and node, and Metadata after it"
+    needs = "an accepted ApiVersions request that names cluster and node"
     message = "a client that meant to reach {expected} was accepted by {observed}"
     level = Level.VIOLATION
     role = Role.BROKER

@@ -48,7 +48,7 @@ class ClientIdMissingFirst(Rule):
 
     section = "Proposed Changes, Client ID"
     requirement = "The initial request of a connection gives the client ID, whatever its header version."
-    needs = "a connection that begins with header v3"
+    needs = "a connection that uses header v3"
     message = "the very first request has a null client ID{later}"
     level = Level.IMPROVEMENT
     role = Role.CLIENT

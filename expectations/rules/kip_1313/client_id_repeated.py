@@ -48,7 +48,7 @@ class ClientIdRepeated(Rule):
 
     section = "Proposed Changes, Client ID"
     requirement = "A request on header v3 that is not the connection's first has a null client ID."
-    needs = "a second request on header v3"
+    needs = "a request on header v3 that is not the first of its connection"
     message = 'a later request on header v3 carries the client ID "{client_id}" ({reading})'
     level = Level.VIOLATION
     role = Role.CLIENT

@@ -57,7 +57,7 @@ class HeaderV3NotOffered(Rule):
 
     section = "Proposed Changes, Client Instance ID"
     requirement = "Every API but SaslHandshake gets a version that uses request header v3."
-    needs = "a broker that lists ApiVersions 6"
+    needs = "a broker that lists a version on header v3, and responds to a request on it"
     message = "header v3 is offered, but not for {apis}"
     level = Level.IMPROVEMENT
     role = Role.BROKER

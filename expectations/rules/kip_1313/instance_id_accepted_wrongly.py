@@ -58,7 +58,7 @@ class InstanceIdAcceptedWrongly(ResponseRule):
         "Once the first request gave a client instance ID, a request without it, or with another, is "
         "rejected with INVALID_REQUEST."
     )
-    needs = "a request on header v3 whose instance ID is missing or another than the first one"
+    needs = "a request whose instance ID is missing, or another than the first one of its connection"
     message = "{api} v{version} was accepted although its client instance ID {fault}"
     level = Level.VIOLATION
     role = Role.BROKER

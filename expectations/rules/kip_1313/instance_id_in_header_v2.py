@@ -40,7 +40,7 @@ class InstanceIdInHeaderV2(Rule):
 
     section = "Rejected Alternatives"
     requirement = "The instance ID is not a tagged field of request header v2, as it was planned at first."
-    needs = "a request on header v2 with tagged fields"
+    needs = "a request"
     message = "header v2 has the client instance ID {instance_id} in tagged field 0, as in a withdrawn draft"
     level = Level.INFORMATION
     role = Role.CLIENT

@@ -34,18 +34,22 @@ class InstanceIdShared(IdentityRule):
 
     ## What it does not cover
     Which of two clients copied the ID is not known, only whose connection showed it first. A finding is about
-    the other client, the one that came second, even if the first one reconnects beside it: that is undecided.
-    Connections of one client instance carry one ID: only those that differ in software or in the initial
-    client ID belong to two. Another client address alone is information, since a client may have several
-    interfaces or sit behind address translation. It is undecided if both may be one connection, captured on
-    both sides of the translation: they open and send requests at one offset (10 ms more or less, 1 s at
-    most), of which the opening or the first request may differ, or one was joined midway, and no request of
-    one comes between two of the other. Connections with the same addresses and ports are one connection that
-    two feeders see. Connections that were not in use at the same time are not compared. Connections to
-    different brokers are compared only in software and client ID, and if they were in use together for more
-    than 1 s, since the clocks of two feeders differ; it is undecided if they may be one connection, captured
-    on both sides of a proxy that names the client otherwise. Where nothing differs and something is not
-    known, or one of them gives no client ID, it is undecided.
+    the other client, the one that came second. If the first one reconnects beside it, that is undecided.
+
+    Connections of one client instance carry one ID. Only connections that differ in software or in the
+    initial client ID belong to two instances. Where nothing differs but something is not known, or one of
+    them gives no client ID, it is undecided. Another client address alone is information, since a client may
+    have several interfaces or sit behind address translation.
+
+    It is undecided if both may be one connection, captured on both sides of the translation: they open and
+    send requests at one offset (10 ms more or less, 1 s at most), of which the opening or the first request
+    may differ, or one was joined midway, and no request of one comes between two of the other. Connections
+    with the same addresses and ports are one connection that two feeders see.
+
+    Connections that were not in use at the same time are not compared. Connections to different brokers are
+    compared only in software and client ID, and only if they were in use together for more than 1 s, since
+    the clocks of two feeders differ. It is undecided if they may be one connection, captured on both sides of
+    a proxy that names the client otherwise.
     """
 
     section = "Proposed Changes, Client Instance ID"

@@ -34,7 +34,7 @@ class TelemetryIdNotAssigned(ResponseRule):
 
     section = "Proposed Changes, Alignment of identifiers"
     requirement = "GetTelemetrySubscriptions v0 with a zero instance ID gets a generated one in the response."
-    needs = "GetTelemetrySubscriptions without an instance ID"
+    needs = "GetTelemetrySubscriptions v0 without an instance ID"
     message = "{api} v{version} asked for a client instance ID and got zero"
     level = Level.VIOLATION
     role = Role.BROKER

@@ -54,7 +54,7 @@ class TelemetryIdNotEchoed(ResponseRule):
         "GetTelemetrySubscriptions v0 with a client instance ID gets that ID in the response, as brokers "
         "have always done; the KIP's table says zero."
     )
-    needs = "GetTelemetrySubscriptions 0 with an instance ID"
+    needs = "GetTelemetrySubscriptions v0 with an instance ID"
     message = "{api} v{version} gave the client instance ID {given} and was answered {observed} ({reading})"
     level = Level.VIOLATION
     role = Role.BROKER

@@ -39,23 +39,24 @@ class AdvertisedVersionRefused(IdentityRule):
     of a broker that is not its own.
 
     ## What it does not cover
-    A close may have many reasons. So it counts only if the request could be decoded, was the only one without
-    a response and not older than ten seconds, on connections one after another (a broker that stops closes
-    all at once), and if no response to that version was seen at this address; less is undecided, and so is a
-    close upon a version that the broker has responded to. A listener that demands a login closes upon
-    whatever comes before it: see kip35/request-before-sasl. So a close counts on connections that the broker
-    served before, that logged in, or at an address that serves others without a login. Error 35 in a
-    well-formed response of another API conforms: it may be that a feature is off. A client's first
-    ApiVersions request is held against what others at the address were told, under the conditions of
+    A close may have many reasons. It counts only if the request could be decoded and was the only one without
+    a response, for ten seconds at most, on three connections one after another (a broker that stops closes
+    all at once), and if no response to that version was seen at this address. Less is undecided.
+
+    A listener that demands a login closes upon whatever comes before it: see kip35/request-before-sasl. So a
+    close counts only on a connection that the broker served before, or that logged in, or at an address that
+    serves others without a login. A broker also closes upon a client whose login has expired and that does
+    not log in again (KIP-368), so it counts only in the first minute of a connection that logged in.
+
+    Error 35 in a well-formed response of another API conforms: a feature may be off. A client's first
+    ApiVersions request is compared with what others at the address were told, under the conditions of
     kip511/unknown-version-closed. Produce 0 to 2 is not judged: released brokers advertise those versions
-    without having them, for the sake of old clients, and no schema has them any more. A broker also closes
-    upon a client whose login has expired and that does not log in again (KIP-368), so a close counts only
-    within a minute of a connection that logged in.
+    without having them, for the sake of old clients, and no schema has them any more.
     """
 
     section = "Proposed Changes, ApiVersionResponse"
     requirement = "A broker supports every version that it advertises and does not disconnect for one."
-    needs = "a broker that refuses a listed version, or closes upon it three times"
+    needs = "a broker that refuses a listed version, or closes upon it"
     message = "{api} v{version}, which is advertised, was refused {how}"
     level = Level.VIOLATION
     role = Role.BROKER

@@ -48,7 +48,7 @@ class RefusedVersionRepeated(IdentityRule):
 
     section = "Proposed Changes"
     requirement = "After a refusal a client uses a version that the broker supports."
-    needs = "a client whose ApiVersions version is refused, and that goes on"
+    needs = "a client of which a version is refused, and that asks or connects again"
     message = "{api} v{version} was sent again after it had been refused twice in a row, {where}"
     level = Level.VIOLATION
     role = Role.CLIENT

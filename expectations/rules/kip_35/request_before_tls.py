@@ -41,7 +41,7 @@ class RequestBeforeTls(Rule):
 
     section = "Proposed Changes"
     requirement = "On a TLS listener no Kafka request is sent before the TLS handshake."
-    needs = "a client in plaintext at a listener that demands TLS"
+    needs = "a connection in plaintext on which the server sends something"
     message = "requests were sent in plaintext to a TLS listener, which answered with an alert"
     level = Level.IMPROVEMENT
     role = Role.CLIENT

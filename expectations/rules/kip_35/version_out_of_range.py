@@ -29,8 +29,10 @@ class VersionOutOfRange(AdvertisedRangesRule):
     is a request that was sent before the client can have read the advertisement, or within a second of it,
     unless the client does not pipeline and the broker refuses the request, or it is the client's third of
     that kind. A request that was cut before its version is undecided, too.
-    After lost bytes that may have held another advertisement nothing is decided until the next one. An API
-    that is not advertised at all is judged by kip35/api-not-advertised.
+
+    After lost bytes that may have held another advertisement, or a response to ApiVersions that could not be
+    read, no advertisement is known until the next one. An API that is not advertised at all is judged by
+    kip35/api-not-advertised.
     """
 
     section = "Proposed Changes"

@@ -22,8 +22,9 @@ class ConnectionKept(RefusedConnectionRule):
 
     ## What it does not cover
     Requests that may have been under way when the response came: undecided. These are all requests of the
-    first second, if the client pipelines, and otherwise the first two of them. A client that sends nothing
-    more conforms once the connection has ended.
+    first second, if the client pipelines, and otherwise the first two of them. So are all requests on a
+    connection that several clients share, as behind a proxy that pools. A client that sends nothing more
+    conforms once the connection has ended.
     """
 
     section = "Proposed Changes, Validation"

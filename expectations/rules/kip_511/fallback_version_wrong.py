@@ -30,9 +30,9 @@ class FallbackVersionWrong(AfterResponseRule):
     ## What it does not cover
     A client that gives up, or retries on another connection. A retry outside the range within a second of
     the refusal is undecided, unless the client does not pipeline and the broker refuses the retry as well,
-    or it is the client's third. A retry that was cut before its version is undecided, too; one after lost
-    bytes is not judged. Version 0 is right where the range ends below version 3, the first that names the
-    software.
+    or it is the client's third. So is a retry that was cut before its version, and one on a connection that
+    several clients share. A retry after lost bytes is not judged. Version 0 is right where the range ends
+    below version 3, the first that names the software.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"

@@ -39,7 +39,7 @@ class UnknownVersionClosed(IdentityRule):
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
     requirement = "An unsupported version of ApiVersions gets a response in version 0 with error 35."
-    needs = "a broker that closes three times upon an ApiVersions version that it lacks"
+    needs = "a broker that closes upon a version of ApiVersions"
     message = "version {version} of ApiVersions was answered {times} times by closing the connection"
     level = Level.VIOLATION
     role = Role.BROKER
