@@ -138,4 +138,5 @@ def readable(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"cannot read the archive {folder}: {str(error).splitlines()[0]}") from error
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"cannot read the archive {folder}: {reason}") from error

@@ -22,7 +22,7 @@ from expectations.report.terminal import counted, upgrade_list, upgrade_summary
 from expectations.report.upgrade import UpgradeReport, upgrade_report
 from expectations.report.versions import FeatureMap, VersionsView, versions_view
 from streaming.archive.archive_report import archive_among, archived_history, archived_usage, show_archive
-from streaming.archive.batch_files import missing_siblings
+from streaming.archive.batch_files import missing_siblings, readable
 from streaming.check.summary import Summary, frame_counts
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
 from streaming.settings.configuration import configure
@@ -162,8 +162,9 @@ def _history(folder: Path, arguments: argparse.Namespace) -> History:
 
 
 def _warn_of_missing(folder: Path) -> None:
-    """Warn of missing files of the archive, whose content the report lacks."""
-    missing = sorted({file for files in missing_siblings(folder).values() for file in files})
+    """Warn of missing files of the archive, whose content the report lacks. Raises UserError."""
+    with readable(folder):
+        missing = sorted({file for files in missing_siblings(folder).values() for file in files})
     if missing:
         further = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         print(

@@ -163,6 +163,14 @@ def test_a_report_on_an_archive_names_the_files_that_are_missing(
     assert f"lacks {lost.relative_to(folder)}" in errors and "kipwatch audit --archive" in errors
 
 
+def test_a_damaged_file_of_a_table_that_no_version_is_read_from_is_one_line(
+    kipwatch: Kipwatch, archive: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(archive, tmp_path / "damaged")
+    next(folder.glob("coverage/day=*/*.parquet")).write_bytes(b"PAR1 is how it begins")
+    assert f"cannot read the archive {folder}: " in kipwatch("report", "--versions", folder).error_line
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
