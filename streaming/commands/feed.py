@@ -15,7 +15,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from streaming.broker.topics import FramesTopic
 from streaming.feeder.capture import CaptureError, InterfaceCapture
 from streaming.feeder.capture_stream import follow_pipe, is_pipe
-from streaming.feeder.feeder import Batches, Feeder, open_save
+from streaming.feeder.feeder import Batches, Feeder
 from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, read_key_logs
 from streaming.feeder.outlet import DryRun
 from streaming.feeder.pod_watch import ApiServer, PodWatch
@@ -27,7 +27,7 @@ from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
 from streaming.process import become, forbid_core_dumps, make_collections_rare
 from streaming.settings.address import host_and_port
-from streaming.settings.confidential import tls_context
+from streaming.settings.confidential import open_save, tls_context
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.kafka_client import Setting
 from streaming.settings.release import load_schemas

@@ -20,11 +20,11 @@ from expectations.judging.finding import Finding
 from expectations.report.duties import DutiesReport, DutyReport, DutyState, duties_table, duties_verdict
 from expectations.report.junit import junit_duties
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_failing_flags, fails, now, write_report
-from streaming.feeder.feeder import open_save
 from streaming.probe.connection import Target, security_of
 from streaming.probe.duties import DUTIES
 from streaming.probe.probing import Probing
 from streaming.settings.address import host_and_port
+from streaming.settings.confidential import open_save
 from streaming.settings.configuration import add_flags, configure
 from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas

@@ -21,11 +21,11 @@ from expectations.rules.base.rule import Role
 from streaming.check.examination import Examination
 from streaming.commands import check
 from streaming.commands.probe import tell
-from streaming.feeder.feeder import open_save
 from streaming.record.provocations import PROVOCATIONS, Begin, Provocation, Provoking
 from streaming.record.relay import Encryption, Relays
 from streaming.record.rewriting import Alter, unaltered
 from streaming.settings.address import address_text, bootstrap_addresses
+from streaming.settings.confidential import open_save
 from streaming.settings.configuration import add_flags
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError, did_you_mean

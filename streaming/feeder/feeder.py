@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from ipaddress import ip_address
-from pathlib import Path
 from typing import BinaryIO
 
 from prometheus_client import CollectorRegistry, Counter
@@ -44,7 +43,7 @@ from streaming.log import FEEDER_LOG
 from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
 from streaming.metrics.definitions import Metric
-from streaming.settings.confidential import open_private, pseudonyms_of
+from streaming.settings.confidential import pseudonyms_of
 from streaming.settings.configuration import Configuration
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
@@ -289,11 +288,15 @@ class Feeder:
             self._key_logs.poll()
         ledger = self._tracker.ledger
         packets = self._excluded.without_excluded(packets, ledger)
-        if self._save is not None:
-            self._write(packets, self._save)
-        others = self._own.without_own(packets, ledger) if self._own else packets
-        batch = self._cutter.cut(self._tracked(others))
-        self._outlet.publish_batch(self._placements.added(batch) if self._placements else batch)
+        try:
+            # Before the cutter, which blanks secrets in the bytes of the packets.
+            if self._save is not None and packets.size:
+                self._write(packets, self._save)
+        finally:
+            # Also if the disk is full: what was read goes to Kafka.
+            others = self._own.without_own(packets, ledger) if self._own else packets
+            batch = self._cutter.cut(self._tracked(others))
+            self._outlet.publish_batch(self._placements.added(batch) if self._placements else batch)
         if self._capture and time.monotonic() - self._heartbeat_at > HEARTBEAT_INTERVAL:
             self._heartbeat_at = time.monotonic()
             read_until = int(packets.captured_at[-1]) if packets.size else time.time_ns()
@@ -316,6 +319,7 @@ class Feeder:
             for packet in packets.packets():
                 self._writer = self._writer or PcapWriter(save, packet.link_type)
                 self._writer.write(packet)
+            save.flush()
         except ValueError as error:
             raise UserError(f"--save cannot mix link layers: {error}") from error
 
@@ -330,8 +334,6 @@ class Feeder:
 
     def _measure(self) -> None:
         self._measured_at = time.monotonic()
-        if self._save is not None:
-            self._save.flush()
         if self._capture:
             self._dropped = self._capture.dropped
         self._metrics.account(self._tracker.ledger, self._tracker.evicted, self._dropped)
@@ -376,14 +378,6 @@ def _source(configuration: Configuration, capture: InterfaceCapture | None) -> s
         return "the source"
     interfaces = configuration.interface
     return f"interface{'s' if len(interfaces) > 1 else ''} {', '.join(interfaces)}"
-
-
-def open_save(path: Path) -> BinaryIO:
-    """Open the pcap file for the captured packets, for its owner only. Raises UserError."""
-    try:
-        return open_private(path)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _judgeable(ledger: Ledger) -> Iterator[tuple[str, int]]:

@@ -13,7 +13,7 @@ import errno
 import os
 import ssl
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -24,6 +24,8 @@ from streaming.user_error import UserError
 ENVIRONMENT: Final = "env:"
 FILE: Final = "file:"
 OWNER_ONLY: Final = 0o600
+_OF_DISKS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of a disk that is full or fails."""
 
 
 def is_reference(value: object) -> bool:
@@ -73,6 +75,25 @@ def open_private(path: Path) -> BinaryIO:
         stream.close()
         raise
     return stream
+
+
+@contextlib.contextmanager
+def open_save(path: Path) -> Iterator[BinaryIO]:
+    """Open the pcap file for captured packets, for its owner only.
+
+    Raises UserError if it cannot be opened, or if a disk is full or fails within the block.
+    """
+    try:
+        stream = open_private(path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with stream:
+            yield stream
+    except OSError as error:
+        if error.errno not in _OF_DISKS:
+            raise
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _refuse_of_others(found: os.stat_result) -> None:

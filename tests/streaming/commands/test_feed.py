@@ -19,6 +19,7 @@ import pytest
 from streaming.feeder.capture import RETIRE_MILLISECONDS, can_capture
 from streaming.feeder.feeder import FeederHeartbeats
 from tests.decoders.wire.conversation import metadata, prefixed
+from tests.streaming.captures import conforming, write_capture
 from tests.streaming.commands.ran import Ran
 
 PATIENCE = 120.0
@@ -77,6 +78,28 @@ def test_heartbeats_are_numbered_and_belong_to_no_connection() -> None:
     assert (first.captured_at, second.captured_at) == (100, 200)
     assert first.connection == second.connection
     assert first.connection != FeederHeartbeats(run=8, cluster="orders", feeder="rack-1").at(1).connection
+
+
+def test_what_is_saved_is_what_was_captured_with_its_secrets(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    exchange, password = conforming(), "cGFzc3dvcmQgb2YgYSB1c2Vy"
+    exchange.request("SaslAuthenticate", 2, {"authBytes": password}, client_id="app")
+    capture, saved = write_capture(tmp_path / "capture.pcap", exchange), tmp_path / "saved.pcap"
+    assert kipwatch("feed", capture, "--dry-run", "--save", saved).status == 0
+    assert saved.read_bytes() == capture.read_bytes()
+    assert b"password of a user" in saved.read_bytes()
+
+
+@pytest.mark.parametrize("command", [["record", "--bootstrap", "127.0.0.1:1"], ["probe", "127.0.0.1:1"]])
+def test_a_full_disk_is_one_line(kipwatch: Kipwatch, command: list[str]) -> None:
+    behind = ["--", "true"] if "record" in command else []
+    line = kipwatch(*command, "--save", "/dev/full", *behind).error_line
+    assert line == "cannot write /dev/full: No space left on device"
+
+
+def test_what_was_read_is_published_although_the_disk_is_full(kipwatch: Kipwatch, captures: Path) -> None:
+    ran = kipwatch("feed", captures / "clean.pcap", "--dry-run", "--save", "/dev/full")
+    assert ran.error_line == "cannot write /dev/full: No space left on device"
+    assert json.loads(ran.output.splitlines()[-1])["records"]["request"] == 2
 
 
 def test_settings_of_the_client_are_checked_before_anything_is_read(

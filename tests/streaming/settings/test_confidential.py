@@ -14,8 +14,7 @@ from decoders.schema.registry import default_schemas
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.finding import Suppressed
 from streaming.check.examination import examine
-from streaming.feeder.feeder import open_save
-from streaming.settings.confidential import open_private, pseudonyms_of
+from streaming.settings.confidential import open_private, open_save, pseudonyms_of
 from streaming.settings.configuration import Configuration, Suppression
 from streaming.settings.decisions import Decisions
 from streaming.user_error import UserError
@@ -34,7 +33,8 @@ def test_a_new_file_is_never_readable_by_others(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "fchmod", lambda descriptor, mode: None)
     before = os.umask(0)
     try:
-        open_save(tmp_path / "capture.pcap").close()
+        with open_save(tmp_path / "capture.pcap"):
+            pass
     finally:
         os.umask(before)
     assert mode_of(tmp_path / "capture.pcap") == 0o600
@@ -47,6 +47,14 @@ def test_a_file_that_exists_is_closed_to_others_and_emptied(tmp_path: Path) -> N
     with open_private(path) as stream:
         stream.write(b"new")
     assert (mode_of(path), path.read_bytes()) == (0o600, b"new")
+
+
+def test_a_full_disk_is_one_line_and_other_errors_are_their_own(tmp_path: Path) -> None:
+    full = pytest.raises(UserError, match="cannot write /dev/full: No space left")
+    with full, open_save(Path("/dev/full")) as stream:
+        stream.write(b"capture")
+    with pytest.raises(ConnectionRefusedError), open_save(tmp_path / "capture.pcap"):
+        raise ConnectionRefusedError
 
 
 def test_a_device_keeps_its_mode() -> None:
@@ -83,8 +91,9 @@ def test_nothing_is_written_to_what_another_user_put_there(
     victim.write_text("precious")
     plant(tmp_path / "capture.pcap")
     reader = os.open(tmp_path / "capture.pcap", os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(UserError, match=r"another user put it there|hard link"):
-        open_save(tmp_path / "capture.pcap")
+    refused = pytest.raises(UserError, match=r"another user put it there|hard link")
+    with refused, open_save(tmp_path / "capture.pcap"):
+        pass
     os.close(reader)
     assert victim.read_text() == "precious"
 
