@@ -40,7 +40,7 @@ from dashboards.reference import (
     metrics_reference,
     reference,
 )
-from dashboards.runbook import FOLDERS, WORDS, rules_in_words, runbook
+from dashboards.runbook import FOLDERS, HEAD, WORDS, rules_in_words, runbook
 from expectations.rules.catalogue import RULES
 
 REPOSITORY = Path(__file__).parent.parent
@@ -102,7 +102,7 @@ def drifted(repository: Path) -> list[str]:
 
 
 def write(repository: Path, addresses: Addresses | None = None) -> None:
-    """Write every generated file, and remove the pages of former alerts and rules."""
+    """Write every generated file, and remove generated pages of former alerts and rules."""
     for path, text in artefacts(addresses).items():
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / path).write_text(text)
@@ -111,10 +111,12 @@ def write(repository: Path, addresses: Addresses | None = None) -> None:
 
 
 def _left_over(repository: Path) -> list[str]:
+    # Where a platform team has its pages there may be others, which are its own.
     pages = {
         str(page.relative_to(repository))
         for folder in FOLDERS
         for page in (repository / folder).rglob("*.md")
+        if page.read_bytes().startswith(HEAD.encode())
     }
     return sorted(pages - artefacts().keys())
 
@@ -124,12 +126,13 @@ def main() -> int:
     parser = _parser()
     arguments = parser.parse_args()
     own = arguments.folder, arguments.grafana, arguments.runbook
-    if any(own) and (arguments.check or not all(own)):
+    if (any(own) or arguments.application) and (arguments.check or not all(own)):
         parser.error("--folder, --grafana and --runbook go together: otherwise some links would lead nowhere")
     if arguments.check:
         return _tell(drifted(REPOSITORY))
     if all(own):
-        write(arguments.folder, Addresses(arguments.grafana, arguments.runbook, arguments.application))
+        application = arguments.application or Addresses().application
+        write(arguments.folder, Addresses(arguments.grafana, arguments.runbook, application))
     else:
         write(REPOSITORY)
     return 0
@@ -150,8 +153,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--application",
         metavar="URL",
-        default=Addresses().application,
-        help="address of the page of kipwatch itself, for links to findings (default: %(default)s)",
+        help=f"address of the page of kipwatch itself, for links (default: {Addresses().application})",
     )
     return parser
 

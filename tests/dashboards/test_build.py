@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dashboards.build import GENERATED, REPOSITORY, artefacts, drifted, main, write
-from dashboards.runbook import RUNBOOK
+from dashboards.runbook import HEAD, RUNBOOK
 
 
 def test_the_committed_files_have_not_drifted() -> None:
@@ -33,10 +33,20 @@ def test_a_changed_and_a_missing_file_are_named(tmp_path: Path) -> None:
 def test_a_page_of_a_rule_that_is_gone_is_named_and_removed(tmp_path: Path) -> None:
     write(tmp_path)
     gone = tmp_path / "docs/rules/kip35/never-was.md"
-    gone.write_text("# kip35/never-was\n")
+    gone.write_text(f"{HEAD}\n# kip35/never-was\n")
     assert drifted(tmp_path) == ["docs/rules/kip35/never-was.md"]
     write(tmp_path)
     assert not gone.exists()
+
+
+def test_a_page_that_nobody_generated_stays(tmp_path: Path) -> None:
+    """A platform team writes into the folder of its own runbook."""
+    own = tmp_path / "docs/rules/naming.md"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"# How we name clients: caf\xe9-*\n")
+    write(tmp_path)
+    assert own.exists()
+    assert drifted(tmp_path) == []
 
 
 def test_a_platform_team_gets_all_of_it_with_links_to_its_own_places(
@@ -54,7 +64,10 @@ def test_a_platform_team_gets_all_of_it_with_links_to_its_own_places(
     assert "https://wiki/run#kipwatchstalled" in (tmp_path / GENERATED / "alerts.yml").read_text()
 
 
-@pytest.mark.parametrize("flags", [["--folder", "mixin"], ["--grafana", "g", "--runbook", "r"]])
+@pytest.mark.parametrize(
+    "flags",
+    [["--folder", "mixin"], ["--grafana", "g", "--runbook", "r"], ["--application", "http://kipwatch:9108"]],
+)
 def test_links_that_would_lead_nowhere_are_refused(
     flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
