@@ -158,5 +158,5 @@ RELEASES = (
     f"group by (kafka) ({select(metrics.BUILD_INFO, JOB)}) "
     'or on () label_replace(vector(0), "kafka", "no data", "", "")'
 )
-"""Grafana shows names alone, so that there is none has a name, too."""
+"""Grafana shows the names of series, so a series stands for the absence of others."""
 OPEN = f"{open_now()} or 0 * {SEEING.delivers}"

@@ -57,9 +57,9 @@ def grown(series: str, window: str) -> str:
     """How far each series of a counter grew within a window.
 
     `increase` counts from the first value that it sees, so it misses the first value of a series that was
-    born inside the window, and with it a first violation. Such a series grew by its highest value. When it
-    was born its exporter tells (`_born`); a first value proves nothing, since Prometheus may start late or
-    miss scrapes. A series that was restarted grew by `increase` if that exceeds its highest value.
+    born inside the window, and with it a first violation. Such a series grew by its highest value. The
+    exporter tells when it was born (`_born`); a first value proves nothing, since Prometheus may start late
+    or miss scrapes. A series that was restarted grew by `increase` if that exceeds its highest value.
     """
     increase, highest = f"increase({series}[{window}])", f"max_over_time({series}[{window}])"
     is_restarted = f"resets({series}[{window}]) > 0"
@@ -71,8 +71,8 @@ def stepped(series: str, step: str) -> str:
     """How far each series of a counter grew in the step before, exactly and with its first value.
 
     `rate` and `increase` need two samples within the step, so they miss the first offence of a series, and
-    growth that falls between two steps. A series that is absent for less than BRIDGED goes on. One that was
-    born within that time has grown by its value when it is first seen, or has fallen.
+    growth that falls between two steps. A series that is absent for less than BRIDGED goes on. One that is
+    seen for the first time, or has fallen, and was born within that time has grown by its value.
     """
     before = f"last_over_time({series}[{BRIDGED}] offset {step})"
     is_born = f"{_born(series)} > time() - {seconds_of(step)} - {seconds_of(BRIDGED)}"

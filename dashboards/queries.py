@@ -48,7 +48,7 @@ INSTANCE = 'instance=~"$instance"'
 SOFTWARE = 'client_software_name=~"$software"'
 CLUSTER = 'cluster=~"$cluster"'
 ALSO_NONE = ".*"
-"""All values of a label that series of earlier versions lack."""
+"""Matches all values of a label, and series of earlier versions that lack the label."""
 OWNER = 'owner=~"$owner"'
 WHOSE = f"{SOFTWARE}, {CLUSTER}, {OWNER}"
 """Chooses whose offences are shown. Only findings have all of these labels."""
@@ -124,7 +124,7 @@ CAPTURING = Source(f"count({_CAPTURED})", f"{MILLISECONDS} * max({_SCRAPED}) unl
 _SEEN = select(f"{metrics.DETECTION_DELAY.name}_count", JOB)
 _GREW = f"timestamp(increase({_SEEN}[2m]) > 0)"
 _LATEST_SEEN = f"max(max_over_time({_GREW}[1d:{STEP}])) - {seconds_of(STEP)}"
-"""To the minute: growth is seen for up to two minutes after it."""
+"""When the latest frame was judged, to the minute: growth is seen for up to two minutes after it."""
 
 
 def _seeing(window: str) -> Source:
@@ -136,7 +136,7 @@ def _seeing(window: str) -> Source:
 
 
 SEEING, SEEN = _seeing(NOW), _seeing(RANGE)
-"""Of what holds now, and of what was counted over the range: a zero of no frame is no good news."""
+"""Of what holds now, and of what was counted over the range: without frames a zero says nothing."""
 SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
 
 CHECKS = f"round({total(checks())})"

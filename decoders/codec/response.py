@@ -2,7 +2,7 @@
 
 A response does not state its API and version: they are those of the request it was paired with. If only
 the KIP-1313 overlay has that version, the response is known only if it decodes under the overlay to its last
-byte, for the reason that `codec/request.py` states.
+byte, or to its cut, for the reason that `codec/request.py` states.
 
 A broker that does not support the version of an ApiVersions request responds with error 35 in the layout of
 version 0 (KIP-511). `body_version` says which layout a response has.

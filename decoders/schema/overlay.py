@@ -38,9 +38,9 @@ class Change(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="ca
     """A change of several messages: of all requests or responses that have versions, or of those named.
 
     With `new_version` each gets one version more than it had, and the other keys say what is new in it:
-    `header_version` the version of its header, or that the schema states the one it has by rule; `flexible`
-    that it is the first flexible one; `removed` and `added` fields of the message itself, `added` in Kafka's
-    JSON.
+    `header_version` is the version of its header ("by rule": the schema states the one that it has anyway),
+    `flexible` makes it the first flexible version, `removed` and `added` are fields of the message itself,
+    `added` in Kafka's JSON.
     """
 
     messages: Literal["request", "response"] | tuple[str, ...]

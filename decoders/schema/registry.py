@@ -87,10 +87,7 @@ class Schemas:
 
     @classmethod
     def load(cls, path: Path | None = None) -> Schemas:
-        """Load the committed table, or the one at `path`: a kafka-clients jar or a table file.
-
-        Raises SchemaError for what cannot be read as either.
-        """
+        """Load the committed table, or what `read_table` reads at `path`. Raises SchemaError."""
         return cls.of(read_table(path or COMMITTED_TABLE))
 
     @classmethod
