@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
@@ -22,6 +23,7 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
+    Message,
     TopicCollection,
     TopicPartition,
 )
@@ -294,7 +296,8 @@ class FindingsTopic:
     def poll(self, seconds: float) -> list[Finding]:
         """Return findings that are new since the last call, waiting at most `seconds` for them.
 
-        Raises UserError if the user may not read the topic.
+        A record that is no finding is named on standard error. Raises UserError if the user may not read the
+        topic.
         """
         fresh = []
         deadline = time.monotonic() + seconds
@@ -302,7 +305,9 @@ class FindingsTopic:
             self._refuse_forbidden(message.error())
             if message.error() is not None or message.value() is None:
                 continue
-            finding = _DECODER.decode(message.value())
+            finding = self._decoded(message)
+            if finding is None:
+                continue
             if finding.id not in self.findings:
                 fresh.append(finding)
             self.findings[finding.id] = finding
@@ -310,6 +315,14 @@ class FindingsTopic:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _decoded(self, message: Message) -> Finding | None:
+        try:
+            return _DECODER.decode(message.value() or b"")
+        except msgspec.MsgspecError as error:
+            place = f"partition {message.partition()}, offset {message.offset()}"
+            print(f"kipwatch: {self._name}, {place}: no finding: {error}", file=sys.stderr)
+            return None
 
     def _partitions(self, bootstrap: str, topic: str) -> list[int]:
         try:

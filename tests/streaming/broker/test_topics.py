@@ -9,18 +9,21 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, ResourceType
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.topics import FramesTopic, create_quarantine, create_topics
+from streaming.broker.topics import FindingsTopic, FramesTopic, create_quarantine, create_topics
 from streaming.settings.configuration import FindingsTopicSettings, FramesTopicSettings, Topics
 from streaming.user_error import UserError
+from tests.streaming.captures import violating
 from tests.streaming.commands.ran import Ran, run_process
 from tests.streaming.feeder.test_secure_kafka import CAPTURE, PORT, configured
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
@@ -201,6 +204,23 @@ def test_a_topic_that_exists_is_no_problem(broker: EmbeddedBroker) -> None:
     assert (created.wait(PATIENCE), created.is_created, created.partitions) == ("", True, 3)
     again = FramesTopic(broker.internal, "twice", Topics(), {})
     assert (again.wait(PATIENCE), again.is_created, again.partitions) == ("", False, 3)
+
+
+def test_a_record_that_is_no_finding_hides_none_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of librdkafka's mock broker, which lives as long as the producer that made it."""
+    producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})
+    (metadata,) = producer.list_topics(timeout=5).brokers.values()
+    (found, *_) = violating().judge().findings
+    for value in (b"hello", b'{"id": "1"}', msgspec.json.encode(found)):
+        producer.produce("findings", value=value, partition=0)
+    assert producer.flush(5) == 0
+    with closing(FindingsTopic(f"{metadata.host}:{metadata.port}", "findings")) as topic:
+        deadline = time.monotonic() + PATIENCE
+        while not topic.findings and time.monotonic() < deadline:
+            topic.poll(0.2)
+    assert list(topic.findings) == [found.id]
+    refused = [line for line in capsys.readouterr().err.splitlines() if "no finding: " in line]
+    assert [line.partition("offset ")[2][:2] for line in refused] == ["0:", "1:"]
 
 
 def test_while_kafka_is_away_there_is_no_problem_with_the_topic() -> None:
