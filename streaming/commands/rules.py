@@ -72,7 +72,7 @@ def _check(prefix: str) -> int:
 
 
 def _begin(rule_id: str) -> int:
-    """Write the files of a rule, and those of its pack that are not there."""
+    """Write the files of a rule, and those of its pack that are not there. Raises UserError."""
     prefix, _, offence = rule_id.partition("/")
     if not PREFIX.fullmatch(prefix) or not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", offence):
         raise UserError(f"{rule_id!r} is no ID; write one such as acme/team-unknown")
@@ -81,14 +81,17 @@ def _begin(rule_id: str) -> int:
     rule, _, cases = list(files)[2:]
     if rule.exists() or cases.exists():
         raise UserError(f"{rule if rule.exists() else cases} is there already")
-    for path, text in files.items():
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-            print(path)
     requirements = next(path for path in files if path.suffix == ".toml" and path.parent != folder)
-    with requirements.open("a") as table:
-        table.write(requirement(prefix, offence))
+    try:
+        for path, text in files.items():
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+                print(path)
+        with requirements.open("a") as table:
+            table.write(requirement(prefix, offence))
+    except OSError as error:
+        raise UserError(f"cannot write into {folder}: {error.strerror}") from error
     print(f"pip install --editable ./{folder} && kipwatch rules --check {prefix}")
     return 0
 

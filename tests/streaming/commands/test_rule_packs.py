@@ -58,6 +58,8 @@ def test_a_rule_that_is_there_is_not_begun_again(
     kipwatch("rules", "new", RULE)
     assert kipwatch("rules", "new", RULE).error_line.endswith("versions_asked_often.py is there already")
     assert "is no ID" in kipwatch("rules", "new", "acme").error_line
+    Path("kipwatch-other").touch()
+    assert "cannot write into kipwatch-other" in kipwatch("rules", "new", "other/late").error_line
 
 
 def test_a_sound_pack_is_checked_listed_and_explained(tmp_path: Path) -> None:
