@@ -67,7 +67,7 @@ class Identity(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def digest_of(kind: int, cluster: str, name: str) -> bytes:
-    """Return the digest of an identity, too long for anybody to find two identities of one."""
+    """Return the digest of an identity: 128 bits, so that nobody can make two identities of one digest."""
     named = f"{int(kind)}\0{cluster}\0{name}".encode()
     return hashlib.blake2b(named, digest_size=DIGEST_BYTES).digest()
 
@@ -275,9 +275,8 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def refusal(self) -> tuple[object, ...] | None:
         """Equal for refusals of one request of one client at one server; None if nothing was refused.
 
-        Whoever only asked for the versions counts like one that was refused, and all of them are alike. So
-        are the connections of a client address from which versions were withheld, and those that were told
-        to rebootstrap from the same IDs.
+        Three other kinds of claims count as refusals. Equal are all that only asked for the versions, those
+        of a client address from which versions were withheld, and those told to rebootstrap from equal IDs.
         """
         if self.only_asked:
             return ("only asked",)

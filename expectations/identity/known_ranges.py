@@ -2,8 +2,9 @@
 
 A connection on which ranges were advertised goes by them. Any other goes by what the broker advertised to
 others at the same address: the lists in force. A list that appears after another one was last made supersedes
-it, as after an upgrade. Lists that are made in turns, by brokers behind one address, are all in force, and so
-is a list that was in force when the connection was opened: it may lead to a broker that nobody asks any more.
+it, as after an upgrade. Lists that are made in turns, by brokers behind one address, are all in force. A list
+that was in force when the connection was opened remains so for this connection, which may lead to a broker
+that nobody else asks any more.
 
 One close proves nothing. *Closes in a row* do: the broker closes upon the same request, one connection after
 another. Where nobody ever asked for versions, they show that a broker lacks a version that Kafka 4.0 removed.

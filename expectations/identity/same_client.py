@@ -1,15 +1,15 @@
 """Whether two connections that show one identity are of one client, or even one connection captured twice.
 
 A *holder* is a client as far as its connections tell: one host, one software, one client ID. An identity may
-be copied, by an image or by a stranger who has seen it. If its first holder then reconnects beside the
-second, it is not the one that came second.
+be copied, with an image or by a stranger who has seen it. The holder that showed it last of the two came
+second, even if the first holder then reconnects beside it.
 
-On both sides of an address translation one connection is captured twice: the client's address differs and
-nothing else does. Both captures have the same frames, at times that differ by one offset: that of their
-clocks, and none if one host captures both. So two connections are distinct if their frames differ by unequal
+A connection that is captured on both sides of an address translation appears twice, with two client
+addresses. Both captures have the same frames, at times that differ by one offset: the difference of the two
+clocks, or zero if one host captures both. So two connections are distinct if their frames differ by unequal
 offsets, or if one has a frame where the other surely has none. The offsets of the openings and of the first
-frames may be unequal: a packet may be lost between the captures and sent again, and who translates may take
-longer for the first one. Later frames show which of them is right.
+frames may be unequal: a packet may be lost between the captures and sent again, and the translation may take
+longer for the first packet. Later frames show which offset is right.
 """
 
 from __future__ import annotations

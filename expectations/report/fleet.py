@@ -134,10 +134,12 @@ class Activity(msgspec.Struct):
             _list(self.client_ids, conversation.client_id)
         if conversation.principal is not None:
             _list(self.principals, conversation.principal)
-        asked = max(self.versions.get(API_VERSIONS, {}), default=None)
-        if asked is None:
+        asked = self.versions.get(API_VERSIONS, {})
+        if NOT_CAPTURED in self.versions or NOT_CAPTURED in asked:
+            return  # which may be ApiVersions, in any version
+        if not asked:
             self.without_api_versions = int(conversation.beginning_seen and self.requests > 0)
-        elif asked < FIRST_VERSION_WITH_SOFTWARE <= self.offered.get(API_VERSIONS, 0):
+        elif max(asked) < FIRST_VERSION_WITH_SOFTWARE <= self.offered.get(API_VERSIONS, 0):
             self.old_api_versions = 1
 
     def add(self, other: Activity) -> None:
@@ -207,17 +209,22 @@ class UsedVersions(msgspec.Struct):
     """The API versions used on one connection, or on all connections of one client.
 
     `without_api_versions` counts connections, seen from their beginning, that sent requests but never
-    ApiVersions.
+    ApiVersions. `may_have_asked` means that one connection sent ApiVersions, or a request of which too little
+    was captured to know its API.
     """
 
     connections: int = 0
     without_api_versions: int = 0
     uses: dict[tuple[int, int], RequestCount] = {}
+    may_have_asked: bool = False
 
     def record(self, observation: Observation) -> None:
         """Record an observation of a connection. Only requests of a known API and version are counted."""
-        if observation.kind is Kind.REQUEST and observation.api_key >= 0 and observation.api_version >= 0:
-            version = observation.api_key, observation.api_version
+        if observation.kind is not Kind.REQUEST:
+            return
+        version = observation.api_key, observation.api_version
+        self.may_have_asked = self.may_have_asked or version[0] in (API_VERSIONS, NOT_CAPTURED)
+        if min(version) >= 0:
             self.uses.setdefault(version, RequestCount()).add(
                 RequestCount(observation.count, observation.last_captured_at)
             )
@@ -225,8 +232,8 @@ class UsedVersions(msgspec.Struct):
     def conclude(self, conversation: Conversation) -> None:
         """Complete the usage of a connection that has ended with what its client was offered."""
         self.connections = 1
-        has_asked = any(api_key == API_VERSIONS for api_key, _ in self.uses)
-        self.without_api_versions = int(conversation.beginning_seen and bool(self.uses) and not has_asked)
+        is_seen = conversation.beginning_seen and bool(self.uses)
+        self.without_api_versions = int(is_seen and not self.may_have_asked)
         offered = conversation.advertised.ranges if conversation.advertised else {}
         for (api_key, version), use in self.uses.items():
             _, highest = offered.get(api_key, (0, -1))

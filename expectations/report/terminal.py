@@ -54,8 +54,7 @@ class FindingGroup(NamedTuple):
         """Return a line that says what is not shown, "" if nothing is left out."""
         if not self.others:
             return ""
-        connections = "connection" if self.others == 1 else "connections"
-        return f"and {self.times:,} times on {self.others:,} more {connections}"
+        return f"and {self.times:,} times on {counted(self.others, 'more connection')}"
 
 
 def groups_of(findings: Iterable[Finding]) -> list[FindingGroup]:

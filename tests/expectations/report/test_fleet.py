@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from decoders.protocol import API_VERSIONS
 from decoders.schema.registry import default_schemas
 from expectations.judging.judge import open_connection
 from expectations.report.client import Client
-from expectations.report.fleet import LISTED_IDS, Activity, HeaderBytes
+from expectations.report.fleet import LISTED_IDS, Activity, HeaderBytes, UsedVersions
 from expectations.report.matrix import facts_of
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
@@ -78,6 +79,28 @@ def test_of_a_connection_joined_midway_nobody_knows_what_it_asked_before(tmp_pat
     del exchange.records[0]
     (client,) = clients_of(tmp_path, exchange)
     assert (client.requests > 0, client.without_api_versions) == (True, 0)
+
+
+@pytest.mark.parametrize(("kept", "old"), [(4, 1), (3, 0), (1, 0)])
+def test_an_api_versions_of_which_too_little_was_captured_is_neither_old_nor_missing(
+    kept: int, old: int
+) -> None:
+    exchange, activity, usage = Exchange(), Activity(), UsedVersions()
+    asked = exchange.request("ApiVersions", 0, client_id="app")
+    exchange.cut_last(kept)
+    exchange.respond(asked, advertisement())
+    exchange.request("Metadata", 12, client_id="app")
+    (window,) = exchange.windows()
+    conversation = open_connection(window.connection).conversation
+    for observation in window.observations:
+        conversation.process(observation)
+        activity.record(observation)
+        usage.record(observation)
+    activity.offer({API_VERSIONS: (0, 4)})
+    activity.conclude(conversation)
+    usage.conclude(conversation)
+    assert (activity.old_api_versions, activity.without_api_versions) == (old, 0)
+    assert usage.without_api_versions == 0
 
 
 @pytest.mark.parametrize(("versions", "old"), [([0], 1), ([2], 1), ([0, 3], 0), ([4], 0)])
