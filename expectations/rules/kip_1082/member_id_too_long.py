@@ -56,14 +56,14 @@ class MemberIdTooLong(Rule):
 
     def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each Share request that names a member."""
-        if request.api_key not in SHARE_APIS:
-            return
-        if self.spec is Spec.TEXT:
+        if request.api_key not in SHARE_APIS or self.spec is Spec.TEXT:
             return
         if request.cut or not request.has_header:
             yield undecided(why_unread(request), request.count)
             return
         member_id = _member_id(request)
+        if not member_id:
+            return
         length = utf16_units(member_id)
         if length <= LONGEST_SHARE_MEMBER_ID:
             yield conforms(request.count)
