@@ -29,12 +29,11 @@ from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, finding_of
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import ClientNames, Terms, as_found
-from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict
+from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict, gravity
 from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
 
 OVERLAID = "KIP-1313"
 """The KIP whose request header has two layouts."""
-_LEVELS = list(reversed(Level))
 _CONFORMS = Verdict.CONFORMS
 """Looked up once: each judgement is compared with it."""
 
@@ -289,5 +288,5 @@ def _repeat(known: Finding, last_captured_at: int, judgement: Judgement) -> None
 
 
 def _is_above(level: Level, known: Finding) -> bool:
-    """Whether a level is higher than that of a finding."""
-    return level != known.level and _LEVELS.index(level) > _LEVELS.index(Level(known.level))
+    """Whether a level is graver than that of a finding."""
+    return gravity(level) < gravity(known.level)

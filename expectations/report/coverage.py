@@ -17,6 +17,8 @@ Checks = Mapping[tuple[str, str], int]
 """(rule ID, ruling) → count."""
 FAMILY_NAMES = {rule.family: rule.kip for rule in RULES}
 """How the KIP of each family of rules is called."""
+RULE_LEVELS = {rule.id: str(rule.level) for rule in RULES}
+"""The own level of each rule; a finding may have another."""
 
 
 class Coverage(msgspec.Struct, frozen=True):

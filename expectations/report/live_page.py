@@ -28,7 +28,7 @@ from expectations.report.page import (
 )
 from expectations.report.terminal import counted
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import Level, Role, Verdict
+from expectations.rules.base.rule import Level, Role, Verdict, gravity
 
 REFRESH_SECONDS: Final = 10
 _CLIENTS: Final = 100
@@ -92,7 +92,7 @@ def live_page(view: LiveView, *, refreshes: bool) -> str:
     """Return the page. Without `refreshes` it stays as it is."""
     clients = sorted(view.clients, key=_gravest_first)
     anchors = Anchors([client.software for client in clients[:_CLIENTS]], view.findings)
-    offenders = sorted(view.offenders, key=lambda each: (list(Level).index(Level(each.level)), -each.times))
+    offenders = sorted(view.offenders, key=lambda each: (gravity(each.level), -each.times))
     sections = (
         ("now", f"Offences in the last {view.window}", _offenders(offenders, anchors, view)),
         ("findings", "Latest findings since the start", _findings(view, anchors)),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from expectations.judging.finding import printable
 from expectations.report.client import Client, software_text
-from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.coverage import RULE_LEVELS, Coverage, state_in_words
 from expectations.report.terminal import LEVEL_STYLES, STATE_STYLES, counted
 from expectations.report.versions import FeatureUse, VersionsView, ranges_by_key
 from expectations.rules.catalogue import RULES
@@ -19,7 +19,6 @@ from expectations.rules.catalogue import RULES
 _RULE_WIDTH = max(len(rule.id) for rule in RULES)
 _COLUMN_WIDTH = 10
 """Room for `123/456 ✕`, and a blank."""
-_LEVELS = {rule.id: str(rule.level) for rule in RULES}
 LEVEL_SIGNS = {"violation": "✕", "improvement": "!", "information": "i"}
 """The sign of a rule's findings, by the rule's level: it can be read without colour."""
 LEGEND = (
@@ -94,7 +93,7 @@ def client_heading(client: Client) -> str:
 def cell_text(row: Coverage) -> str:
     """Return a number and a sign, without colour: the state of a rule for a client software."""
     if row.violates:
-        return f"{row.violates}/{row.violates + row.conforms} {LEVEL_SIGNS[_LEVELS[row.rule]]}"
+        return f"{row.violates}/{row.violates + row.conforms} {LEVEL_SIGNS[RULE_LEVELS[row.rule]]}"
     if row.conforms:
         return f"{row.conforms} ✓"
     return f"{row.undecided} ?" if row.undecided else "·"
@@ -145,7 +144,7 @@ def feature_lines(use: FeatureUse) -> Iterator[str]:
 
 
 def _cell(row: Coverage) -> Text:
-    style = LEVEL_STYLES[_LEVELS[row.rule]] if row.violates else STATE_STYLES[state_in_words(row)]
+    style = LEVEL_STYLES[RULE_LEVELS[row.rule]] if row.violates else STATE_STYLES[state_in_words(row)]
     return Text(cell_text(row), style)
 
 

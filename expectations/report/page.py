@@ -15,7 +15,7 @@ import numpy as np
 
 from expectations.judging.finding import Finding, printable
 from expectations.report.client import EMPTY, Client, Software, software_text
-from expectations.report.coverage import FAMILY_NAMES, Coverage, state_in_words
+from expectations.report.coverage import FAMILY_NAMES, RULE_LEVELS, Coverage, state_in_words
 from expectations.report.matrix import cell_text, facts_of, feature_lines
 from expectations.report.terminal import (
     FindingGroup,
@@ -28,11 +28,10 @@ from expectations.report.terminal import (
 )
 from expectations.report.upgrade import UpgradedClient, UpgradeReport
 from expectations.report.versions import FeatureUse, VersionsView, ranges_by_key
-from expectations.rules.base.rule import Level, Role
+from expectations.rules.base.rule import Level, Role, gravity
 from expectations.rules.catalogue import RULES
 
 _SUMMARIES = {rule.id: rule.summary for rule in RULES}
-_LEVELS = {rule.id: str(rule.level) for rule in RULES}
 
 Section = tuple[str, str, str]
 """A section of a page: its ID, its heading and its content as HTML."""
@@ -209,7 +208,7 @@ def _row(rows: tuple[Coverage, ...], place: Callable[[int, str], str]) -> str:
 def _cell(row: Coverage, place: str) -> str:
     state = state_in_words(row)
     counts = f"{row.conforms} conform, {row.violates} violate, {row.undecided} undecided"
-    name = _LEVELS[row.rule] if row.violates else state.replace("not exercised", "silent")
+    name = RULE_LEVELS[row.rule] if row.violates else state.replace("not exercised", "silent")
     shown = f'<span class="cell {name}" title="{state}: {counts}">{cell_text(row)}</span>'
     return f"<td>{link(place, shown)}</td>"
 
@@ -227,7 +226,7 @@ def findings_list(findings: Sequence[Finding], anchors: Anchors) -> str:
 
 
 def _gravest_first(group: FindingGroup) -> tuple[int, str]:
-    return list(Level).index(Level(group.shown[0].level)), group.rule
+    return gravity(group.shown[0].level), group.rule
 
 
 def _group(group: FindingGroup, anchors: Anchors) -> str:

@@ -20,14 +20,11 @@ from rich.text import Text
 from decoders.protocol import METADATA, OPENING_APIS
 from expectations.judging.finding import Finding, printable
 from expectations.report.client import Client, Software, software_order, software_text
-from expectations.report.coverage import Coverage, state_in_words
+from expectations.report.coverage import RULE_LEVELS, Coverage, state_in_words
 from expectations.report.upgrade import UpgradedClient, UpgradeFate, UpgradeReport, UpgradeRow
-from expectations.rules.base.rule import Level, Role
-from expectations.rules.catalogue import RULES
+from expectations.rules.base.rule import Level, Role, gravity
 
 LEVEL_STYLES = {"violation": "bold red", "improvement": "yellow", "information": "cyan"}
-_SEVERITY = [str(level) for level in Level]
-_LEVELS = {rule.id: str(rule.level) for rule in RULES}
 STATE_STYLES = {"violated": "bold red", "conforms": "green", "undecided": "magenta", "not exercised": "dim"}
 _NANOSECONDS = 1_000_000_000
 _INDENT, _NARROW_INDENT = 14, 4
@@ -170,9 +167,7 @@ def _levels_of(findings: Iterable[Finding]) -> Mapping[str, str]:
     """Return the gravest level of each rule's findings, which may differ from the rule's own."""
     gravest: dict[str, str] = {}
     for finding in findings:
-        gravest[finding.rule] = min(
-            gravest.get(finding.rule, finding.level), finding.level, key=_SEVERITY.index
-        )
+        gravest[finding.rule] = min(gravest.get(finding.rule, finding.level), finding.level, key=gravity)
     return gravest
 
 
@@ -181,7 +176,7 @@ def _state(row: Coverage, levels: Mapping[str, str]) -> Text:
     if not row.violates:
         word = state_in_words(row)
         return Text(word, STATE_STYLES[word])
-    level = levels.get(row.rule, _LEVELS[row.rule])
+    level = levels.get(row.rule, RULE_LEVELS[row.rule])
     return Text("violated" if level == Level.VIOLATION else level, LEVEL_STYLES[level])
 
 

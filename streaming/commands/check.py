@@ -14,7 +14,7 @@ from rich.console import Console
 
 from expectations.judging.finding import Finding
 from expectations.report.junit import junit_report
-from expectations.rules.base.rule import Level
+from expectations.rules.base.rule import Level, gravity
 from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.recording import showing_progress
@@ -31,7 +31,6 @@ from streaming.user_error import UserError
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
 SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog", "owners", "keep")
-_MOST_SEVERE_FIRST = list(Level)
 
 
 class Checked(NamedTuple):
@@ -189,13 +188,9 @@ def _print(summary: Summary, arguments: argparse.Namespace) -> None:
             print(f"kipwatch: {use.warning}", file=sys.stderr)
 
 
-def _severity_rank(level: str) -> int:
-    return _MOST_SEVERE_FIRST.index(Level(level))
-
-
 def fails(finding: Finding, least: str) -> bool:
     """Whether a finding has the least level that fails a build, or a more severe one."""
-    return least != NEVER and _severity_rank(finding.level) <= _severity_rank(least)
+    return least != NEVER and gravity(finding.level) <= gravity(least)
 
 
 def _write_junit(path: Path, summary: Summary, failing: Sequence[Finding]) -> None:

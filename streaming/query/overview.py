@@ -9,7 +9,7 @@ from typing import Final
 
 from expectations.report.coverage import coverage_of
 from expectations.report.live_page import Condition, LiveClient, LiveView, clock, live_page
-from expectations.rules.base.rule import Level, Verdict
+from expectations.rules.base.rule import Level, Verdict, gravity
 from expectations.rules.catalogue import RULES
 from streaming.metrics import definitions as metrics
 from streaming.metrics.exposition import MetricsPage
@@ -23,7 +23,6 @@ SILENT_AFTER: Final = 60.0 * WINDOW_MINUTES
 """Seconds without a frame, after which an empty list of offences says nothing."""
 _FEEDER: Final = "is a feeder running, and does it see traffic?"
 _MOST: Final = 0.99
-_SEVERITY: Final = [str(level) for level in Level]
 
 
 class Overview:
@@ -129,8 +128,8 @@ def _levels(page: MetricsPage) -> dict[str, str]:
     """Return the gravest level of each rule's offences."""
     gravest: dict[str, str] = {}
     for (rule, level), count in page.by(metrics.FINDINGS.name, "rule", "level").items():
-        if count and level in _SEVERITY:
-            gravest[rule] = min(gravest.get(rule, level), level, key=_SEVERITY.index)
+        if count and level in tuple(Level):
+            gravest[rule] = min(gravest.get(rule, level), level, key=gravity)
     return gravest
 
 

@@ -272,7 +272,7 @@ class UntoldRequests(SuspectedOffences, omit_defaults=True):
         is_refused = UNSUPPORTED_VERSION in (response.errors or ())
         if is_refused and waiting > response.count:
             self.untold[version] = waiting - response.count
-        # The count of the response, where it is the same, is that of every connection.
+        # Where both are equal, the response's count is taken: a learnt transition reads it from each frame.
         count = response.count if is_refused or waiting == response.count else waiting
         yield undecided(why_untold(conversation), count) if is_refused else conforms(count)
 

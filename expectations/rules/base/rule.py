@@ -62,6 +62,14 @@ class Level(enum.StrEnum):
     INFORMATION = "information"
 
 
+_GRAVEST_FIRST: Final = list(Level)
+
+
+def gravity(level: str) -> int:
+    """Return the rank of a level, which may be text: 0 for the gravest. Raises ValueError for no level."""
+    return _GRAVEST_FIRST.index(Level(level))
+
+
 class Role(enum.StrEnum):
     """Who is at fault. SENDER marks a rule that binds both; each of its findings names CLIENT or BROKER."""
 
