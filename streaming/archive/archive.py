@@ -18,6 +18,7 @@ batch is never merged, since it may be judged again. The next day's compaction m
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import defaultdict
@@ -48,6 +49,7 @@ from streaming.log import QUERY_LOG
 from streaming.user_error import UserError
 
 _DAY: Final = "day="
+_ERRNO: Final = re.compile(r"\. Detail: \[errno \d+\] ")
 ROWS: Final = 10_000
 """Maximum number of rows in memory: clients decide how many findings a batch has."""
 REPORTS: Final = 32
@@ -268,8 +270,9 @@ def _latest_capture(reports: Iterable[Report]) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of pyarrow without errno."""
-    return str(error).partition(". Detail:")[0].splitlines()[0]
+    """Return what pyarrow could not do, and why, in a line without numbers of errors."""
+    text = getattr(error, "strerror", None) or str(error)
+    return _ERRNO.sub(": ", text.partition("\n")[0])
 
 
 def _compact_day(system: Any, day: str, table: ArchiveTable, query: str, below: int) -> int:

@@ -81,7 +81,7 @@ def explain(error: msgspec.ValidationError, settings: Mapping[str, Any], kind: t
             unknown[1], known, otherwise
         )
     if missing := _MISSING.fullmatch(found["what"]):
-        return key, f"{written(key)} lacks the setting {missing[1]}"
+        return key, f"{written(key) or 'it'} lacks the setting {missing[1]}"
     return key, f"{written(key)} is {_shown(_value_at(settings, key))}; {_allowed(found['what'], expected)}"
 
 

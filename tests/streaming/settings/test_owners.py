@@ -128,6 +128,7 @@ def test_the_index_finds_what_a_comparison_of_all_entries_finds(
             '[[owner]]\nname = "a"\nclient_id = "x"\n[[owner]]\nclient = "x"',
             r":4: owner\[1\] lacks the setting name",
         ),
+        ("", r": it lacks the setting owner$"),
         ('[[owner]]\nname = "a"\n', r":1: owner\[0\] is .*; an owner needs a key"),
         (
             '[[owner]]\nname = "a"\nclient = "10.0.0.1/8"',
