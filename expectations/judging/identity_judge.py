@@ -55,7 +55,7 @@ class IdentityJudge:
             if changes := group.new_advertisements(added):
                 # The identity of a server is its address.
                 listener = self._terms.listener(added[0].identity.name)
-                outcome.ranges_changes[listener] = outcome.ranges_changes.get(listener, 0) + changes
+                outcome.ranges_changes[listener] += changes
             for forgotten in group.add(added, state.tick, self._claim_limits):
                 self._give_up(forgotten, outcome)
             self._judge_group(group, outcome)

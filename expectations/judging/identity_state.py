@@ -23,13 +23,7 @@ from expectations.rules.base.rule import Level
 GROUP_LIMIT: Final = 32_000
 """Identities that one bucket keeps; the one that was silent for longest makes room."""
 CLAIM_LIMITS: Final[Mapping[IdentityKind, int]] = {
-    IdentityKind.INSTANCE: 64,
-    IdentityKind.MEMBER: 64,
-    IdentityKind.CLIENT: 64,
-    IdentityKind.BROKER: 1_024,
-    IdentityKind.LISTENER: 64,
-    IdentityKind.ROUTE: 64,
-    IdentityKind.MEMBERSHIP: 64,
+    kind: 1_024 if kind is IdentityKind.BROKER else 64 for kind in IdentityKind
 }
 """Claims that are kept of one identity; the oldest that has left makes room.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -40,51 +41,43 @@ class Outcome(msgspec.Struct):
     """
 
     findings: list[Finding] = []
-    checks: dict[tuple[str, str], int] = {}
-    offences: dict[Offence, int] = {}
+    checks: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    offences: Counter[Offence] = msgspec.field(default_factory=Counter)
     claims: list[Claim] = []
     judged: list[tuple[bytes, str, str]] = []
-    ranges_changes: dict[str, int] = {}
-    identity_checks: dict[str, dict[tuple[str, str], int]] = {}
+    ranges_changes: Counter[str] = msgspec.field(default_factory=Counter)
+    identity_checks: dict[str, Counter[tuple[str, str]]] = {}
 
     def count(self, rule: Rule, judgement: Judgement) -> None:
         """Count one judgement."""
-        key = (rule.id, str(judgement.ruling))
-        self.checks[key] = self.checks.get(key, 0) + judgement.count
+        self.checks[rule.id, str(judgement.ruling)] += judgement.count
 
     def count_checks(self, checks: Iterable[tuple[str, str]], count: int) -> None:
         """Count each check `count` times."""
         for check in checks:
-            self.checks[check] = self.checks.get(check, 0) + count
+            self.checks[check] += count
 
     def count_identity(self, rule: Rule, judgement: Judgement, listener: str) -> None:
         """Count one judgement of an identity, which was shown at a listener."""
         self.count(rule, judgement)
-        checks, key = self.identity_checks.setdefault(listener, {}), (rule.id, str(judgement.ruling))
-        checks[key] = checks.get(key, 0) + judgement.count
+        checks = self.identity_checks.setdefault(listener, Counter())
+        checks[rule.id, str(judgement.ruling)] += judgement.count
 
     def add(self, other: Outcome) -> None:
         """Add findings, claims and counts of another outcome, but for what it says of each identity."""
         self.findings.extend(other.findings)
         self.claims.extend(other.claims)
-        for listener, count in other.ranges_changes.items():
-            self.ranges_changes[listener] = self.ranges_changes.get(listener, 0) + count
-        for check, count in other.checks.items():
-            self.checks[check] = self.checks.get(check, 0) + count
-        for offence, count in other.offences.items():
-            self.offences[offence] = self.offences.get(offence, 0) + count
+        self.ranges_changes.update(other.ranges_changes)
+        self.checks.update(other.checks)
+        self.offences.update(other.offences)
 
     def count_offence(self, finding: Finding) -> None:
         """Count the offences of a finding. One that only rises in level counts once at its new level."""
         name, version = finding.client_software_name, finding.client_software_version
         level = SUPPRESSED if finding.suppressed else finding.level
-        owner = finding.owner or None
-        self._count_offence(
-            Offence(
-                finding.rule, level, finding.role, name, version, finding.cluster, finding.listener, owner
-            ),
-            finding.occurrences,
-        )
+        where = finding.cluster, finding.listener, finding.owner or None
+        offence = Offence(finding.rule, level, finding.role, name, version, *where)
+        self.offences[offence] += max(finding.occurrences, 1)
 
     def count_repetition(
         self,
@@ -98,7 +91,4 @@ class Outcome(msgspec.Struct):
         level, role = judgement.level or rule.level, judgement.role or rule.role
         name, version = (software.name, software.version) if software else (None, None)
         offence = Offence(rule.id, level, role, name, version, known.cluster, known.listener, owner)
-        self._count_offence(offence, judgement.count)
-
-    def _count_offence(self, offence: Offence, count: int) -> None:
-        self.offences[offence] = self.offences.get(offence, 0) + max(count, 1)
+        self.offences[offence] += max(judgement.count, 1)

@@ -13,6 +13,7 @@ A bucket of identities takes the claims of connections that share an identity to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -142,11 +143,10 @@ class BucketStep:
         connections.put(states)
 
     def _summarise(self, bucket: Bucket, report: Report) -> Report:
-        counts: dict[tuple[str | None, str | None, str], int] = {}
+        counts = Counter[tuple[str | None, str | None, str]]()
         for (software, server), count in bucket.connections.by_software().items():
             named = (software.name, software.version) if software else (None, None)
-            key = (*named, self._listener(server))
-            counts[key] = counts.get(key, 0) + count
+            counts[*named, self._listener(server)] += count
         by_text = sorted(counts.items(), key=lambda each: [text or "" for text in each[0]])
         report.open_connections = [OpenConnections(*key, count) for key, count in by_text]
         return report
@@ -198,5 +198,5 @@ def _report(number: int, outcome: Outcome) -> Report:
     tally = Tally({})
     for listener, checks in outcome.identity_checks.items():
         tally.add(Outcome(checks=checks), listener)
-    tally.add(msgspec.structs.replace(outcome, checks={}), "")
+    tally.add(msgspec.structs.replace(outcome, checks=Counter()), "")
     return tally.report(-1 - number)

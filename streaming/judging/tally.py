@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -48,10 +49,10 @@ class Tally:
         self._apis = apis
         self._listener = listener
         self.packed_claims: list[PackedClaim] = []
-        self._judged: dict[str, Outcome] = {}
-        self._frames: dict[str, dict[str, int]] = {}
-        self._undecodable: dict[str, int] = {}
-        self._requests: dict[tuple[int, int, str | None, bool], int] = {}
+        self._judged = defaultdict[str, Outcome](Outcome)
+        self._frames = defaultdict[str, Counter[str]](Counter)
+        self._undecodable = Counter[str]()
+        self._requests = Counter[tuple[int, int, str | None, bool]]()
         self._advertised: dict[tuple[str, str, int], tuple[int, Advertisement]] = {}
         self._responses = ServerResponses({} if answered is None else answered)
 
@@ -78,13 +79,14 @@ class Tally:
 
     def report(self, number: int) -> Report:
         """Return the report of bucket `number`."""
-        report = Report(number, frames=self._frames, undecodable=self._undecodable)
+        frames = {api: dict(kinds) for api, kinds in self._frames.items()}
+        report = Report(number, frames=frames, undecodable=self._undecodable)
         report.walked, report.judged = self.walked, self.judged
+        changes = (judged.ranges_changes for judged in self._judged.values())
+        report.ranges_changes = sum(changes, Counter[str]())
         for listener, judged in self._judged.items():
             report.findings.extend(judged.findings)
             report.offences.extend(judged.offences.items())
-            for at, count in judged.ranges_changes.items():
-                report.ranges_changes[at] = report.ranges_changes.get(at, 0) + count
             for (rule, ruling), count in judged.checks.items():
                 checks = report.checks_at.setdefault(listener, {})
                 checks.setdefault(rule, {})[ruling] = count
@@ -103,21 +105,16 @@ class Tally:
         return [*self.packed_claims, *united(judged), *self._responses.claims()]
 
     def _judged_at(self, server: str) -> Outcome:
-        listener = self._listener(server)
-        judged = self._judged.get(listener)
-        if judged is None:
-            judged = self._judged[listener] = Outcome()
-        return judged
+        return self._judged[self._listener(server)]
 
     def _count_frames(self, said: Said) -> None:
         statement, count = said.statement, said.frames
         if statement.kind is Kind.REQUEST or statement.kind is Kind.RESPONSE:
             api = self._apis.get(statement.api_key)
-            kinds = self._frames.setdefault(api.name if api else UNKNOWN, {})
             kind = "request" if statement.kind is Kind.REQUEST else "response"
-            kinds[kind] = kinds.get(kind, 0) + count
+            self._frames[api.name if api else UNKNOWN][kind] += count
         if reason := self._why_undecodable(statement):
-            self._undecodable[reason] = self._undecodable.get(reason, 0) + count
+            self._undecodable[reason] += count
 
     def _why_undecodable(self, statement: Statement) -> str:
         """Return why a frame cannot be decoded, "" if it can."""
@@ -132,8 +129,7 @@ class Tally:
         statement, software = said.statement, said.software
         if statement.kind is Kind.REQUEST:
             named = (software.name, software.gives_ids) if software else (None, False)
-            sent = statement.api_key, statement.api_version, *named
-            self._requests[sent] = self._requests.get(sent, 0) + said.frames
+            self._requests[statement.api_key, statement.api_version, *named] += said.frames
 
     def _note_advertised(self, said: Said) -> None:
         """Note what a server advertised. The latest counts, by response version."""

@@ -1,4 +1,4 @@
-"""Three short conversations, as the page of decisions has them: what is learnt, and what goes to the judge.
+"""What is learnt of three short conversations, which the page of decisions has, and of all cases.
 
 See docs/decisions/judging.md, "What is learnt, and how". All numbers of a guard are named as there.
 """
@@ -19,7 +19,7 @@ from expectations.judging.tracing import Input, Learnt
 from tests.cases.test_cases import CASES
 from tests.exchange import Exchange
 from tests.streaming.judging.stepping import Pair, Pairs, Stores
-from tests.streaming.judging.test_automaton_steps import of_exchange
+from tests.streaming.judging.test_automaton_steps import compare_cases, of_exchange
 
 MEMBER = "8zQ4pXkCTt2cYd0sVhGm1A"
 _PAIRED = input_cell("paired_sequence")
@@ -166,10 +166,11 @@ def test_a_gap_when_nothing_is_in_flight_is_walked(learnt: list[tuple[Input, Lea
     assert pair.judge.judged == 0
 
 
-def test_guards_of_all_cases_are_of_six_kinds(learnt: list[tuple[Input, Learnt]]) -> None:
-    pairs = Pairs()
-    for case in CASES:
-        exchange, rules = case.exchange()
-        pairs.of(rules).compare(of_exchange(exchange, 4))
+@pytest.mark.timeout(900)
+def test_every_case_is_stepped_as_the_judge_does_by_guards_of_six_kinds(
+    learnt: list[tuple[Input, Learnt]],
+) -> None:
+    """All cases of a reading share one automaton, so that a case meets the transitions of others."""
+    compare_cases(Pairs(archives=False), CASES, 4)
     kinds = {kind_of(guard) for _, found in learnt for guard in found.guards}
     assert kinds == {"pairing", "order", "loss", "count", "in flight", "shown"}

@@ -197,18 +197,13 @@ def of_exchange(exchange: Exchange, size: int) -> list[list[list[Window]]]:
     return [[windows_of(default_schemas(), part)] for part in parts]
 
 
-def test_every_case_is_stepped_as_the_judge_does() -> None:
-    """All cases of a reading share one automaton, so that a case meets the transitions of others."""
-    compare_cases(Pairs(archives=False), CASES, 4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("begin", "size", "archives"),
     [(0, 4, True), (3, 1, False), (6, 1, True), (9, 10_000, False), (12, 10_000, True)],
 )
 def test_cases_are_stepped_as_the_judge_does(begin: int, size: int, archives: bool) -> None:
-    """Cut elsewhere, and with what an archive takes; a share of the cases in `make test`."""
+    """A share of the cases in `make test`, cut in several ways; `test_transitions.py` steps all of them."""
     compare_cases(Pairs(archives=archives), sampled(CASES, begin), size)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, get_type_hints
 
 import msgspec
@@ -36,7 +37,7 @@ def finding() -> Finding:
 
 def report() -> Report:
     """A finding for each client, all with client IDs of their own, and a connection for each."""
-    outcome, one = Outcome(checks={(RULE, "violates"): CLIENTS}), finding()
+    outcome, one = Outcome(checks=Counter({(RULE, "violates"): CLIENTS})), finding()
     for client in range(CLIENTS):
         one.client_id, one.client_software_name = f"client-{client}", f"software-{client % NAMES}"
         one.client_software_version = "1.0"
