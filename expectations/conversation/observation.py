@@ -102,7 +102,7 @@ class Statement(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_partly_read(self) -> bool:
-        """Whether something may be wrong with bytes of a frame that nobody has read."""
+        """Whether a frame was cut before all its bytes were read, so that something may be wrong in them."""
         return self.cut and not self.read_whole
 
     @property

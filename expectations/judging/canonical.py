@@ -43,8 +43,8 @@ UUIDS: Final = 3
 TEXTS: Final = 4
 """Registers of a connection, by kind. A text register holds a text, or the evidence of a request that waits
 for its response."""
-_UUID_PREFIX: Final = b"\xfb\xef\xbe\xff\xff\xff\xab\xcd"
-"""How the names of UUID registers begin: no two forms of text write such a UUID alike."""
+UUID_PREFIX: Final = b"\xfb\xef\xbe\xff\xff\xff"
+"""How names of UUID registers and stand-ins for UUIDs begin: no two forms of text write such a UUID alike."""
 
 
 class OddStateError(Exception):
@@ -115,7 +115,7 @@ def filler(numbers: Sequence[int], uuids: Sequence[bytes], texts: Sequence[Any])
 
 _TEXT_NAMES: Final = tuple(map(str, range(TEXTS + 1)))
 """The names of text registers; all that are too many share the last one."""
-_UUID_NAMES: Final = tuple(_UUID_PREFIX + number.to_bytes(8) for number in range(UUIDS + 1))
+_UUID_NAMES: Final = tuple(UUID_PREFIX + b"\xab\xcd" + number.to_bytes(8) for number in range(UUIDS + 1))
 
 Walk = Callable[[Any, Renamer], Any]
 

@@ -274,11 +274,11 @@ class _Writer:
 
     def _names(self) -> dict[str, Callable[[], _Text | _Uuid | _OfKey]]:
         """Return what stand-ins in texts stand for."""
-        key, of_part = self._stand_ins.key(), functools.partial(functools.partial, _OfKey)
+        key = self._stand_ins.key()
+        parts = ("cluster", key.cluster), ("client", key.client), ("server", key.server)
         found: dict[str, Callable[[], _Text | _Uuid | _OfKey]] = {
-            getattr(key, name): of_part(name) for name in ("cluster", "client", "server")
+            text: functools.partial(_OfKey, name) for name, text in (*parts, ("host", host_of(key.client)))
         }
-        found[host_of(key.client)] = of_part("host")
         for text, cell in self._stand_ins.texts.items():
             if isinstance(text, str):
                 found[text] = functools.partial(self._text, cell)

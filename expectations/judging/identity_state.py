@@ -53,7 +53,7 @@ class KnownClaim(msgspec.Struct, array_like=True, gc=False):
 class Group(msgspec.Struct, array_like=True, gc=False):
     """What is known of one identity. `latest_at` is the capture time of its latest claim.
 
-    `due_tick` is the first tick to come at which a claim is settled, 0 if all are and were judged as such.
+    `due_tick` is the next tick at which a claim becomes settled, 0 if all claims are settled and judged.
     `has_forgotten` means that a claim was forgotten that might speak for a client or a broker.
     """
 

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from expectations.conversation.observation import ConnectionKey, Evidence
+from expectations.judging.canonical import UUID_PREFIX
 from expectations.judging.cells import ZERO, Linear
 
-UUID_PREFIX: Final = b"\xfb\xef\xbe\xff\xff\xff"
-"""How stand-ins for UUIDs begin: no two forms of text write such a UUID alike."""
 _HIDDEN: Final = 8
 """Bytes that a stand-in has of the secret's digest."""
 GUARDS: Final = ("eq", "ne", "lt", "le")
