@@ -1,4 +1,4 @@
-"""One log for all: JSON lines with time, level and event, whoever writes them."""
+"""One log of JSON lines, with time, level and event: of our components, of libraries and of the JVM."""
 
 from __future__ import annotations
 

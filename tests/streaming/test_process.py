@@ -1,3 +1,5 @@
+"""How processes run: a delayed Ctrl-C, another user, no core dumps, rare collections of garbage."""
+
 from __future__ import annotations
 
 import contextlib

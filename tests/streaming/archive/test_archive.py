@@ -1,4 +1,4 @@
-"""The archive: what batches come to in Parquet, and what a batch that is judged again leaves."""
+"""The archive: the rows of batches in Parquet, also of batches that are judged again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examining a file gives what its bytes say, whatever the size of the window."""
+"""An examination gives what the bytes of a file say, for any size of the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kipwatch owners check`: who would be whose, and what nobody owns; `check` and `report` with owners."""
+"""`kipwatch owners check`: clients by owner, and those without one; `check` and `report` with owners."""
 
 from __future__ import annotations
 

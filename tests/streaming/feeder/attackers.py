@@ -1,4 +1,4 @@
-"""Clients that send what is dear, honest ones, and a server that answers these: processes of their own."""
+"""Clients whose packets are slow to track, honest ones, and a server that answers these: own processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who sends nothing but packets for the scalar tracker is given up, and everybody else is followed."""
+"""Clients that send only packets for the slow path are given up, and all others are followed."""
 
 from __future__ import annotations
 

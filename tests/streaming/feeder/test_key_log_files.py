@@ -1,3 +1,5 @@
+"""Key logs are read as they grow, appear, are rotated or truncated, and each trouble is told once."""
+
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""Whose an address was, and when: the history of pods, without any API."""
+"""Which pod had an address, and when: the history of pods, without any API."""
 
 from __future__ import annotations
 

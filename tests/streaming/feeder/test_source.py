@@ -320,7 +320,7 @@ def test_damaged_compression_is_a_user_error(tmp_path: Path, compress: Compress)
 
 
 def test_a_file_of_a_folder_that_is_no_capture_hides_no_packet(tmp_path: Path) -> None:
-    """It is told at the end; the twin without it is told nothing."""
+    """An error names it at the end. Without it there is no error."""
     write(tmp_path / "a", PACKETS[:3])
     write(tmp_path / "b", PACKETS[3:])
     assert without_position(read(tmp_path)) == PACKETS

@@ -127,7 +127,7 @@ def test_offences_of_two_clusters_are_counted_apart() -> None:
 
 
 def test_series_of_findings_are_bounded_although_each_label_is() -> None:
-    """Whoever invents names may do so at each listener. Beyond the bound the cluster is still told."""
+    """A client may invent names at each listener. Beyond the bound, series still have the cluster."""
     page = Page(label_limit=10)
     offences = [
         (Offence(rule.id, "violation", "client", f"name-{name}", "1", "here", f"L{listener}"), 1)

@@ -101,7 +101,7 @@ def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:
 
 
 def test_a_record_that_is_no_block_is_counted_and_affects_no_other() -> None:
-    """Its reason is told; the evidence of other records keeps their own places."""
+    """The report has the reason; the evidence of other records keeps their own places."""
     connection = (3).to_bytes(4) * 4
     first, second, third = (record_on(connection, record) for record in records()[:3])
     good = block([first])

@@ -201,7 +201,7 @@ def test_an_upgraded_broker_shows_the_later_advertisement_alone(broker_page: Bro
 
 
 def test_a_response_without_features_hides_none(broker_page: BrokerPage) -> None:
-    """A client that asks with version 0 is told no features."""
+    """A response of version 0 has no features."""
     broker_page.show("a:9092", OLD, at=1)
     broker_page.show("a:9092", OLD, at=2, version=0)
     assert broker_page.rows("kipwatch_advertised_features_info")
