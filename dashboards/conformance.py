@@ -33,79 +33,57 @@ def dashboard(addresses: Addresses, alerts: Iterable[Alert]) -> builder.Dashboar
         "Whether clients and brokers obey the rules of KIP-1313, 1082, 511, 35 and 1242.",
         [layout.choose_rules(), layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
-            "Who breaks what, since when, how bad?": [
-                _now(),
-                _names(),
-                _since(),
-                _violations(),
-                _offences(),
-                _alerts(addresses, alerts),
-            ],
+            "Who breaks what, since when, how bad?": _who_breaks_what(addresses, alerts),
             "Whose clients offend?": [_owners()],
             "When?": [_timeline()],
-            "How much was checked?": [
-                _exercised(),
-                _checks(),
-                _undecided_share(),
-                since_batch(),
-                undecodable_share(),
-                lost_share(),
-                _coverage(),
-                _reasons(),
-            ],
+            "How much was checked?": _how_much_was_checked(),
         },
         collapsed={"Rules without an offence": [_others()]},
     )
 
 
-def _now() -> panels.Panel:
-    return panels.stat_panel(
-        "Rules violated now",
-        "How many rules were violated in the five minutes before the end of the range. A zero means only as "
-        "much as the number of rules exercised.",
-        {"rules": queries.RULES_VIOLATED_NOW},
-        steps=[(0, GREEN), (1, RED)],
-        source=queries.SEEING,
-        span=5,
-        empty="kipwatch is not scraped",
-    )
-
-
-def _names() -> panels.Panel:
-    return panels.names_panel(
-        "Violating now",
-        "The rules of the figure beside, and the client software on whose connections they were violated, "
-        f"with the offences of these five minutes; {queries.FEW} at most, those with most offences. The "
-        "table below has all, with their versions.",
-        queries.VIOLATED_NOW,
-        legend="{{rule}}: {{client_software_name}}",
-        colour=RED,
-        span=10,
-        empty="none",
-    )
-
-
-def _since() -> panels.Panel:
-    panel = panels.stat_panel(
-        "Since the last violation",
-        "How long no rule was violated. To the minute if it was in the range, else to five minutes, and as "
-        f"far back as {queries.LOOK_BACK}.",
-        {"since": queries.SINCE_VIOLATION},
-        unit=panels.SECONDS,
-        steps=[(0, RED), (3600, AMBER), (86400, GREEN)],
-        source=queries.SEEING,
-        span=5,
-    )
-    return panel.mappings([panels.mapping({queries.NONE_KNOWN: ("none known", GREEN)})])
-
-
-def _violations() -> panels.Panel:
-    return panels.stat_panel(
-        "Violations",
-        "Offences of the level violation over the range: against what a KIP demands.",
-        {"violations": queries.VIOLATIONS},
-        span=4,
-    )
+def _who_breaks_what(addresses: Addresses, alerts: Iterable[Alert]) -> list[panels.Panel]:
+    return [
+        panels.stat_panel(
+            "Rules violated now",
+            "How many rules were violated in the five minutes before the end of the range. A zero means "
+            "only as much as the number of rules exercised.",
+            {"rules": queries.RULES_VIOLATED_NOW},
+            steps=[(0, GREEN), (1, RED)],
+            source=queries.SEEING,
+            span=5,
+            empty="kipwatch is not scraped",
+        ),
+        panels.names_panel(
+            "Violating now",
+            "The rules of the figure beside, and the client software on whose connections they were "
+            f"violated, with the offences of these five minutes; {queries.FEW} at most, those with most "
+            "offences. The table below has all, with their versions.",
+            queries.VIOLATED_NOW,
+            legend="{{rule}}: {{client_software_name}}",
+            colour=RED,
+            span=10,
+            empty="none",
+        ),
+        panels.stat_panel(
+            "Since the last violation",
+            "How long no rule was violated. To the minute if it was in the range, else to five minutes, "
+            f"and as far back as {queries.LOOK_BACK}.",
+            {"since": queries.SINCE_VIOLATION},
+            unit=panels.SECONDS,
+            steps=[(0, RED), (3600, AMBER), (86400, GREEN)],
+            source=queries.SEEING,
+            span=5,
+        ).mappings([panels.mapping({queries.NONE_KNOWN: ("none known", GREEN)})]),
+        panels.stat_panel(
+            "Violations",
+            "Offences of the level violation over the range: against what a KIP demands.",
+            {"violations": queries.VIOLATIONS},
+            span=4,
+        ),
+        _offences(),
+        _alerts(addresses, alerts),
+    ]
 
 
 def _offences() -> panels.Panel:
@@ -127,30 +105,6 @@ def _offences() -> panels.Panel:
     )
 
 
-def _owners() -> panels.Panel:
-    return tables.table_panel(
-        "Whose clients offend",
-        "Offences on the connections of each owner's clients over the range, and how many versions of client "
-        "software violated. Owners come from the file that the setting `owners` names; unknown are clients "
-        "that it gives to nobody.",
-        {
-            "Violating software": queries.clients_of_owners(Level.VIOLATION),
-            "Violations": queries.client_offences(Level.VIOLATION, "owner"),
-            "Improvements": queries.client_offences(Level.IMPROVEMENT, "owner"),
-            "Last": queries.last_seen_by("owner"),
-        },
-        [
-            tables.OWNER,
-            tables.count("Violating software"),
-            tables.count("Violations"),
-            tables.count("Improvements"),
-            LAST,
-        ],
-        empty="no client offends; see below how much was checked",
-        sort=["Violations", "Improvements"],
-    )
-
-
 def _alerts(addresses: Addresses, alerts: Iterable[Alert]) -> panels.Panel:
     """List the alerts that fire, with a column that links to the runbook if a browser can open it."""
     own = {
@@ -159,8 +113,8 @@ def _alerts(addresses: Addresses, alerts: Iterable[Alert]) -> panels.Panel:
     what_to_do = tables.WHAT_TO_DO if addresses.is_published else ()
     return tables.table_panel(
         "Firing alerts",
-        "Alerts about Kafka and about kipwatch itself that fire at the end of the range, since when, and how "
-        "many are alike but for other labels. An alert leads to the dashboard of what it is about. The "
+        "Alerts about Kafka and about kipwatch itself that fire at the end of the range, since when, and "
+        "how many are alike but for other labels. An alert leads to the dashboard of what it is about. The "
         f"runbook, {addresses.runbook}, has a section for each alert and rule.",
         {
             "Severity": queries.FIRING_SEVERITY,
@@ -183,6 +137,30 @@ def _alerts(addresses: Addresses, alerts: Iterable[Alert]) -> panels.Panel:
     )
 
 
+def _owners() -> panels.Panel:
+    return tables.table_panel(
+        "Whose clients offend",
+        "Offences on the connections of each owner's clients over the range, and how many versions of "
+        "client software violated. Owners come from the file that the setting `owners` names; unknown are "
+        "clients that it gives to nobody.",
+        {
+            "Violating software": queries.clients_of_owners(Level.VIOLATION),
+            "Violations": queries.client_offences(Level.VIOLATION, "owner"),
+            "Improvements": queries.client_offences(Level.IMPROVEMENT, "owner"),
+            "Last": queries.last_seen_by("owner"),
+        },
+        [
+            tables.OWNER,
+            tables.count("Violating software"),
+            tables.count("Violations"),
+            tables.count("Improvements"),
+            LAST,
+        ],
+        empty="no client offends; see below how much was checked",
+        sort=["Violations", "Improvements"],
+    )
+
+
 def _timeline() -> panels.Panel:
     return panels.rule_timeline(
         "Rules that were broken in the range",
@@ -192,45 +170,57 @@ def _timeline() -> panels.Panel:
     )
 
 
-def _others() -> panels.Panel:
-    return panels.rule_timeline(
-        "Rules that were not broken in the range",
-        queries.STATE_OF_OTHERS,
-        height=OTHERS_HEIGHT,
-        empty="no data: is dashboards/generated/alerts.yml loaded by Prometheus?",
-    )
-
-
-def _exercised() -> panels.Panel:
-    return panels.stat_panel(
-        "Rules exercised",
-        "How many of the rules were decided at least once in the range, and how many there are. "
-        "Nothing is known of a rule that was not exercised.",
-        {"exercised": queries.RULES_EXERCISED, "of": queries.RULES},
-        span=4,
-    )
-
-
-def _checks() -> panels.Panel:
-    return panels.stat_panel(
-        "Checks",
-        "How often a rule had the opportunity to be broken, over the range.",
-        {"checks": queries.CHECKS},
-        span=3,
-    )
-
-
-def _undecided_share() -> panels.Panel:
-    return panels.stat_panel(
-        "Undecided checks",
-        "The share of checks that depended on something not seen: a gap in the capture, a connection "
-        "joined midway, bytes that were cut. Connections that were open before kipwatch have some.",
-        {"undecided share": queries.UNDECIDED_SHARE},
-        unit=panels.SHARE,
-        steps=[(0, GREEN), (MOSTLY, AMBER)],
-        span=4,
-        empty="no checks",
-    )
+def _how_much_was_checked() -> list[panels.Panel]:
+    return [
+        panels.stat_panel(
+            "Rules exercised",
+            "How many of the rules were decided at least once in the range, and how many there are. "
+            "Nothing is known of a rule that was not exercised.",
+            {"exercised": queries.RULES_EXERCISED, "of": queries.RULES},
+            span=4,
+        ),
+        panels.stat_panel(
+            "Checks",
+            "How often a rule had the opportunity to be broken, over the range.",
+            {"checks": queries.CHECKS},
+            span=3,
+        ),
+        panels.stat_panel(
+            "Undecided checks",
+            "The share of checks that depended on something not seen: a gap in the capture, a connection "
+            "joined midway, bytes that were cut. Connections that were open before kipwatch have some.",
+            {"undecided share": queries.UNDECIDED_SHARE},
+            unit=panels.SHARE,
+            steps=[(0, GREEN), (MOSTLY, AMBER)],
+            span=4,
+            empty="no checks",
+        ),
+        since_batch(),
+        undecodable_share(),
+        lost_share(),
+        tables.table_panel(
+            "Coverage",
+            "How often each rule was checked over the range, and how it ended. Violates counts offences of "
+            "any level: the figures of violations above count only those against what a KIP demands.",
+            {
+                "Exercised": queries.checks_by_rule(Verdict.CONFORMS, Verdict.VIOLATES),
+                "Conforms": queries.checks_by_rule(Verdict.CONFORMS),
+                "Violates, any level": queries.checks_by_rule(Verdict.VIOLATES),
+                "Undecided": queries.checks_by_rule(Verdict.UNDECIDED),
+            },
+            [
+                RULE,
+                tables.checked("Exercised"),
+                tables.count("Conforms"),
+                tables.count("Violates, any level"),
+                tables.count("Undecided"),
+            ],
+            height=OTHERS_HEIGHT // 2,
+            empty="kipwatch is not scraped",
+            sort=["Violates, any level", "Exercised"],
+        ),
+        _reasons(),
+    ]
 
 
 def since_batch() -> panels.Panel:
@@ -251,8 +241,8 @@ def undecodable_share() -> panels.Panel:
     """Return the panel on frames that cannot be decoded."""
     return panels.stat_panel(
         "Undecodable frames",
-        "The share of complete frames that no known schema could read, over 15 minutes, apart from versions "
-        "that the release has removed. They are not judged.",
+        "The share of complete frames that no known schema could read, over 15 minutes, apart from "
+        "versions that the release has removed. They are not judged.",
         {"undecodable share": queries.UNDECODABLE_SHARE},
         unit=panels.SHARE,
         steps=[(0, GREEN), (UNDECODABLE_SHARE / 10, AMBER), (UNDECODABLE_SHARE, RED)],
@@ -276,30 +266,6 @@ def lost_share() -> panels.Panel:
     )
 
 
-def _coverage() -> panels.Panel:
-    return tables.table_panel(
-        "Coverage",
-        "How often each rule was checked over the range, and how it ended. Violates counts offences of any "
-        "level: the figures of violations above count only those against what a KIP demands.",
-        {
-            "Exercised": queries.checks_by_rule(Verdict.CONFORMS, Verdict.VIOLATES),
-            "Conforms": queries.checks_by_rule(Verdict.CONFORMS),
-            "Violates, any level": queries.checks_by_rule(Verdict.VIOLATES),
-            "Undecided": queries.checks_by_rule(Verdict.UNDECIDED),
-        },
-        [
-            RULE,
-            tables.checked("Exercised"),
-            tables.count("Conforms"),
-            tables.count("Violates, any level"),
-            tables.count("Undecided"),
-        ],
-        height=OTHERS_HEIGHT // 2,
-        empty="kipwatch is not scraped",
-        sort=["Violates, any level", "Exercised"],
-    )
-
-
 def _reasons() -> panels.Panel:
     meanings = "; ".join(f"{reason}, {reason.meaning}" for reason in Reason)
     return tables.table_panel(
@@ -309,4 +275,13 @@ def _reasons() -> panels.Panel:
         [RULE, tables.TableColumn("reason", "Reason", 170), tables.count("Undecided")],
         empty="no check was undecided",
         sort=["Undecided"],
+    )
+
+
+def _others() -> panels.Panel:
+    return panels.rule_timeline(
+        "Rules that were not broken in the range",
+        queries.STATE_OF_OTHERS,
+        height=OTHERS_HEIGHT,
+        empty="no data: is dashboards/generated/alerts.yml loaded by Prometheus?",
     )

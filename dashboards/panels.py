@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from grafana_foundation_sdk.builders import common as options
 from grafana_foundation_sdk.builders import dashboard as builder
@@ -195,6 +196,13 @@ def with_limits(panel: timeseries.Panel, *limits: tuple[float, str]) -> timeseri
     return panel.thresholds(thresholds([(0, TRANSPARENT), *limits])).thresholds_style(
         options.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED)
     )
+
+
+def coloured(panel: timeseries.Panel, colours: Mapping[Any, str]) -> timeseries.Panel:
+    """Draw series in fixed colours, by their names."""
+    for name, colour in colours.items():
+        panel.override_by_name(str(name), fixed(colour))
+    return panel
 
 
 def with_figures(panel: timeseries.Panel) -> timeseries.Panel:

@@ -23,108 +23,88 @@ def dashboard(addresses: Addresses) -> builder.Dashboard:
         "One rule across the fleet: choose it above. The last table says where its page is.",
         [layout.choose_rule(), layout.choose_software(), layout.choose_clusters(), layout.choose_owners()],
         {
-            "How bad, since when?": [
-                _offences(),
-                _levels(),
-                _software(),
-                _first_seen(),
-                _last_seen(),
-                _state(),
-            ],
-            "Who, and how often?": [_by_software(), _trend(), _checks()],
+            "How bad, since when?": _how_bad(),
+            "Who, and how often?": _who_and_how_often(),
             "What to do": [_pages(addresses)],
         },
     )
 
 
-def _offences() -> panels.Panel:
-    return panels.stat_panel(
-        "Offences",
-        "How often the rule was broken over the range, at any level.",
-        {"offences": queries.OFFENCES},
-        span=4,
-    )
+def _how_bad() -> list[panels.Panel]:
+    return [
+        panels.stat_panel(
+            "Offences",
+            "How often the rule was broken over the range, at any level.",
+            {"offences": queries.OFFENCES},
+            span=4,
+        ),
+        panels.levels_panel(
+            "The same offences by the level of each judgement: a violation is against what the KIP demands.",
+            queries.OFFENCES_BY_LEVEL,
+            span=6,
+        ),
+        panels.stat_panel(
+            "Versions of client software",
+            "How many versions had connections on which it was broken over the range, by client or broker.",
+            {"versions": queries.OFFENDING_SOFTWARE},
+            span=6,
+        ),
+        panels.stat_panel(
+            "First seen",
+            f"When the rule was first broken within the range, to the minute. {queries.LOOK_BACK} before "
+            "the range are looked at, too.",
+            {"first seen": queries.FIRST_SEEN},
+            unit=panels.MOMENT,
+            span=4,
+            empty="not in the range",
+        ).mappings([panels.mapping(tables.BEFORE_RANGE)]),
+        panels.stat_panel(
+            "Last seen",
+            "When the rule was last broken: to the minute if it was in the range, else to five minutes and "
+            f"as far back as {queries.LOOK_BACK}.",
+            {"last seen": queries.LAST_SEEN},
+            unit=panels.MOMENT,
+            span=4,
+            empty=f"not in {queries.LOOK_BACK}",
+        ),
+        panels.rule_timeline(
+            "State",
+            queries.STATE_BY_RULE,
+            height=TIMELINE_HEIGHT,
+            empty="no data: is dashboards/generated/alerts.yml loaded by Prometheus?",
+        ),
+    ]
 
 
-def _levels() -> panels.Panel:
-    return panels.levels_panel(
-        "The same offences by the level of each judgement: a violation is against what the KIP demands.",
-        queries.OFFENCES_BY_LEVEL,
-        span=6,
-    )
-
-
-def _software() -> panels.Panel:
-    return panels.stat_panel(
-        "Versions of client software",
-        "How many versions had connections on which it was broken over the range, by client or broker.",
-        {"versions": queries.OFFENDING_SOFTWARE},
-        span=6,
-    )
-
-
-def _first_seen() -> panels.Panel:
-    panel = panels.stat_panel(
-        "First seen",
-        f"When the rule was first broken within the range, to the minute. {queries.LOOK_BACK} before "
-        "the range are looked at, too.",
-        {"first seen": queries.FIRST_SEEN},
-        unit=panels.MOMENT,
-        span=4,
-        empty="not in the range",
-    )
-    return panel.mappings([panels.mapping(tables.BEFORE_RANGE)])
-
-
-def _last_seen() -> panels.Panel:
-    return panels.stat_panel(
-        "Last seen",
-        "When the rule was last broken: to the minute if it was in the range, else to five minutes and as "
-        f"far back as {queries.LOOK_BACK}.",
-        {"last seen": queries.LAST_SEEN},
-        unit=panels.MOMENT,
-        span=4,
-        empty=f"not in {queries.LOOK_BACK}",
-    )
-
-
-def _state() -> panels.Panel:
-    return panels.rule_timeline(
-        "State",
-        queries.STATE_BY_RULE,
-        height=TIMELINE_HEIGHT,
-        empty="no data: is dashboards/generated/alerts.yml loaded by Prometheus?",
-    )
-
-
-def _trend() -> panels.Panel:
-    graph = panels.graph_panel(
-        "Offences by client software",
-        "How often the rule was broken within the time of each bar, by the software of the connection.",
-        {
-            "{{client_software_name}} {{client_software_version}}": queries.offences_in_steps(
-                *queries.BY_SOFTWARE
+def _who_and_how_often() -> list[panels.Panel]:
+    return [
+        _by_software(),
+        panels.stacked_bars(
+            panels.graph_panel(
+                "Offences by client software",
+                "How often the rule was broken within the time of each bar, by the connection's software.",
+                {
+                    "{{client_software_name}} {{client_software_version}}": queries.offences_in_steps(
+                        *queries.BY_SOFTWARE
+                    )
+                },
+                span=12,
+                empty=NONE_FOUND,
             )
-        },
-        span=12,
-        empty=NONE_FOUND,
-    )
-    return panels.stacked_bars(graph)
-
-
-def _checks() -> panels.Panel:
-    graph = panels.graph_panel(
-        "Checks by verdict",
-        "How often there was something to judge, and how it ended; violates counts offences of any level. "
-        "Without checks nothing is known.",
-        {"{{verdict}}": queries.CHECK_RATE_BY_VERDICT},
-        unit=panels.CHECKS_PER_SECOND,
-        span=12,
-        empty="kipwatch is not scraped",
-    )
-    for verdict, colour in panels.VERDICT_COLOURS.items():
-        graph.override_by_name(str(verdict), panels.fixed(colour))
-    return graph
+        ),
+        panels.coloured(
+            panels.graph_panel(
+                "Checks by verdict",
+                "How often there was something to judge, and how it ended; violates counts offences of any "
+                "level. Without checks nothing is known.",
+                {"{{verdict}}": queries.CHECK_RATE_BY_VERDICT},
+                unit=panels.CHECKS_PER_SECOND,
+                span=12,
+                empty="kipwatch is not scraped",
+            ),
+            panels.VERDICT_COLOURS,
+        ),
+    ]
 
 
 def _by_software() -> panels.Panel:
@@ -148,8 +128,8 @@ def _pages(addresses: Addresses) -> panels.Panel:
     page = links.to_page() if addresses.is_published else ""
     return tables.table_panel(
         "The rule and its page",
-        "Where the rule's page is, which says why it matters and what to do: the command that prints it, or "
-        "the address of your own runbook if the dashboards were built for it.",
+        "Where the rule's page is, which says why it matters and what to do: the command that prints it, "
+        "or the address of your own runbook if the dashboards were built for it.",
         {"Checks": addresses.with_page(queries.checks_by_rule(*Verdict))},
         [RULE, tables.TableColumn(links.PAGE, "Page", 420, leads=page), tables.count("Checks")],
         height=panels.STAT_HEIGHT,

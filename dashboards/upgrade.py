@@ -23,110 +23,96 @@ def dashboard() -> builder.Dashboard:
         "What would break if the brokers ran the Kafka release whose schemas are loaded.",
         [layout.choose_software()],
         {
-            "Who would break?": [_removed(), _breaking(), _deprecated(), _release(), _who(), _soon()],
-            "Does it get better?": [_trend(), _fates()],
+            "Who would break?": _who_would_break(),
+            "Does it get better?": _trend(),
             "Who sends what?": [_versions()],
         },
     )
 
 
-def _removed() -> panels.Panel:
-    return panels.stat_panel(
-        "Requests that would be refused",
-        f"Requests over the range at API versions that the release does not have (KIP-896). {NOT_ASKED}",
-        {"requests": fleet_queries.REMOVED},
-        steps=[(0, GREEN), (1, RED)],
-        span=6,
-    )
+def _who_would_break() -> list[panels.Panel]:
+    return [
+        panels.stat_panel(
+            "Requests that would be refused",
+            f"Requests over the range at API versions that the release does not have (KIP-896). {NOT_ASKED}",
+            {"requests": fleet_queries.REMOVED},
+            steps=[(0, GREEN), (1, RED)],
+            span=6,
+        ),
+        panels.stat_panel(
+            "Client software that would break",
+            "How many names of client software sent such requests, unknown ones as one.",
+            {"software": fleet_queries.BREAKING},
+            steps=[(0, GREEN), (1, RED)],
+            span=6,
+        ),
+        panels.stat_panel(
+            "Requests at deprecated versions",
+            "Requests over the range at API versions that the release has, and a later one will not have.",
+            {"requests": fleet_queries.DEPRECATED},
+            steps=[(0, GREEN), (1, AMBER)],
+            span=6,
+        ),
+        panels.stat_panel(
+            "Kafka release",
+            "The release whose schemas are loaded: the setting `schemas` names another.",
+            {"{{kafka}}": fleet_queries.RELEASES},
+            span=6,
+        ).text_mode(BigValueTextMode.NAME),
+        tables.table_panel(
+            "Who would break, and by what",
+            f"Client software by the API versions that the release does not have, by traffic. {NOT_ASKED}",
+            {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.REMOVED,))},
+            [CLIENT, API, API_VERSION, tables.count("Requests")],
+            empty=NOBODY,
+            sort=["Requests"],
+        ),
+        tables.table_panel(
+            "Who should move on",
+            "Client software by the API versions that the release deprecates, by traffic.",
+            {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.DEPRECATED,))},
+            [CLIENT, API, API_VERSION, tables.count("Requests")],
+            empty="no request is at a deprecated version, or none was read",
+            sort=["Requests"],
+        ),
+    ]
 
 
-def _breaking() -> panels.Panel:
-    return panels.stat_panel(
-        "Client software that would break",
-        "How many names of client software sent such requests, unknown ones as one.",
-        {"software": fleet_queries.BREAKING},
-        steps=[(0, GREEN), (1, RED)],
-        span=6,
-    )
-
-
-def _deprecated() -> panels.Panel:
-    return panels.stat_panel(
-        "Requests at deprecated versions",
-        "Requests over the range at API versions that the release has, and a later one will not have.",
-        {"requests": fleet_queries.DEPRECATED},
-        steps=[(0, GREEN), (1, AMBER)],
-        span=6,
-    )
-
-
-def _release() -> panels.Panel:
-    panel = panels.stat_panel(
-        "Kafka release",
-        "The release whose schemas are loaded: the setting `schemas` names another.",
-        {"{{kafka}}": fleet_queries.RELEASES},
-        span=6,
-    )
-    return panel.text_mode(BigValueTextMode.NAME)
-
-
-def _who() -> panels.Panel:
-    return tables.table_panel(
-        "Who would break, and by what",
-        f"Client software by the API versions that the release does not have, by traffic. {NOT_ASKED}",
-        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.REMOVED,))},
-        [CLIENT, API, API_VERSION, tables.count("Requests")],
-        empty=NOBODY,
-        sort=["Requests"],
-    )
-
-
-def _soon() -> panels.Panel:
-    return tables.table_panel(
-        "Who should move on",
-        "Client software by the API versions that the release deprecates, by traffic.",
-        {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.DEPRECATED,))},
-        [CLIENT, API, API_VERSION, tables.count("Requests")],
-        empty="no request is at a deprecated version, or none was read",
-        sort=["Requests"],
-    )
-
-
-def _trend() -> panels.Panel:
-    return panels.graph_panel(
-        "Requests that would be refused, by software",
-        "As owners upgrade their clients, the lines go to nothing.",
-        {
-            "{{client_software_name}}": fleet_queries.fated_rate(
-                fleet_queries.NAME, fates=(UpgradeFate.REMOVED,)
-            )
-        },
-        unit=panels.REQUESTS_PER_SECOND,
-        span=12,
-        empty=NOBODY,
-    )
-
-
-def _fates() -> panels.Panel:
-    graph = panels.graph_panel(
-        "Requests by fate",
-        "All requests by what the release does with their version: it keeps, deprecates or has removed it. "
-        "Newer is one above those that it has: a client that negotiates sends a lower one instead.",
-        {"{{fate}}": fleet_queries.fated_rate("fate")},
-        unit=panels.REQUESTS_PER_SECOND,
-        span=12,
-        empty="no request was read in the range",
-    )
-    for fate, colour in panels.FATE_COLOURS.items():
-        graph.override_by_name(fate, panels.fixed(colour))
-    return graph
+def _trend() -> list[panels.Panel]:
+    return [
+        panels.graph_panel(
+            "Requests that would be refused, by software",
+            "As owners upgrade their clients, the lines go to nothing.",
+            {
+                "{{client_software_name}}": fleet_queries.fated_rate(
+                    fleet_queries.NAME, fates=(UpgradeFate.REMOVED,)
+                )
+            },
+            unit=panels.REQUESTS_PER_SECOND,
+            span=12,
+            empty=NOBODY,
+        ),
+        panels.coloured(
+            panels.graph_panel(
+                "Requests by fate",
+                "All requests by what the release does with their version: it keeps, deprecates or has "
+                "removed it. Newer is one above those that it has: a client that negotiates sends a lower "
+                "one instead.",
+                {"{{fate}}": fleet_queries.fated_rate("fate")},
+                unit=panels.REQUESTS_PER_SECOND,
+                span=12,
+                empty="no request was read in the range",
+            ),
+            panels.FATE_COLOURS,
+        ),
+    ]
 
 
 def _versions() -> panels.Panel:
     return tables.table_panel(
         "Requests by software and version",
-        "Every API version that each client software sent over the range, and its fate in the release. APIs "
-        "that the schemas lack are left out.",
+        "Every API version that each client software sent over the range, and its fate in the release. "
+        "APIs that the schemas lack are left out.",
         {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate")},
         [CLIENT, API, API_VERSION, tables.FATE, tables.count("Requests")],
         empty="no request was read in the range",
