@@ -105,12 +105,14 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False):
     `by_error` is True if it was refused with error 35, False if by closing the connection. `advertised` is
     the range that the broker had advertised for the API on this connection, NOT_LISTED if its list has none,
     None if it had advertised nothing. The request was sent at `asked_at` or later. `times` counts how often
-    it was sent, each time after the one before was refused. `is_whole` is True if it was read to its last
-    byte and its header is one that each broker reads. `served` is True if the broker had responded to the
-    version on this connection before it advertised any. `on_header_v3` is True for ApiVersions that was read
-    to its last byte on header v3, `is_newer` for a version of it that no schema has, on a header that each
-    broker reads. `admitted` is True if the broker served the connection before, `shook_hands` if a login was
-    begun there.
+    it was sent, each time after the one before was refused. `served` is True if the broker had responded to
+    the version on this connection before it advertised any. `admitted` is True if the broker served the
+    connection before, `shook_hands` if a login was begun there. `is_unread` is True if the request was cut,
+    so that it may be malformed.
+
+    Three are True for ApiVersions only: `is_whole` if it was read to its last byte and its header is one that
+    each broker reads, `on_header_v3` if it was read to its last byte on header v3, `is_newer` if no schema
+    has its version and its header is one that each broker reads.
     """
 
     api_key: int
@@ -125,6 +127,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False):
     admitted: bool = False
     shook_hands: bool = False
     is_newer: bool = False
+    is_unread: bool = False
 
     @property
     def request(self) -> tuple[int, int]:

@@ -60,7 +60,7 @@ class Refusals(msgspec.Struct, array_like=True):
     `in_a_row` counts how often error 35 refused that version, each time before it was asked again,
     and `refused_at` is the time of the latest such refusal. Any other request sets the count to 0. `claimed`
     counts the claims by API version. `is_malformed` says that the latest request, of any API, could not be
-    decoded: a close upon it refuses no version.
+    decoded: a close upon it refuses no version. `is_unread` says that it was cut: it may be malformed.
     """
 
     version: Version = -1
@@ -72,10 +72,11 @@ class Refusals(msgspec.Struct, array_like=True):
     is_malformed: bool = False
     on_header_v3: bool = False
     is_newer: bool = False
+    is_unread: bool = False
 
     def process_request(self, request: Observation, in_flight: InFlight) -> bool:
         """Process a request, and return whether it was sent once more after ENOUGH refusals in a row."""
-        self.is_malformed = request.failure is not None
+        self.is_malformed, self.is_unread = request.failure is not None, request.is_partly_read
         if (request.api_key, request.api_version) != (API_VERSIONS, self.version):
             self.in_a_row = 0
         if request.api_key != API_VERSIONS:
@@ -96,7 +97,8 @@ class Refusals(msgspec.Struct, array_like=True):
     def forget(self) -> None:
         """Process a loss, or a response that accepts: no refusals are in a row."""
         self.version, self.asked_at = -1, 0
-        self.is_whole = self.on_header_v3 = self.is_malformed = self.is_newer = False
+        self.is_whole = self.on_header_v3 = self.is_newer = False
+        self.is_malformed = self.is_unread = False
         self.in_a_row = self.refused_at = 0
 
     def claim(self, refused: Refused) -> bool:
@@ -121,6 +123,7 @@ class Refusals(msgspec.Struct, array_like=True):
             admitted=conversation.admitted,
             shook_hands=conversation.latest_handshake > 0,
             is_newer=is_negotiation and self.is_newer,
+            is_unread=self.is_unread,
         )
 
     def repeated(self, conversation: Conversation) -> Refused:

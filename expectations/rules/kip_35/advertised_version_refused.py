@@ -41,7 +41,8 @@ class AdvertisedVersionRefused(IdentityRule):
     ## What it does not cover
     A close may have many reasons. It counts only if the request could be decoded and was the only one without
     a response, for ten seconds at most, on three connections one after another (a broker that stops closes
-    all at once), and if no response to that version was seen at this address. Less is undecided.
+    all at once), and if no response to that version was seen at this address. Less is undecided, and so is a
+    close upon a request that was cut.
 
     A listener that demands a login closes upon whatever comes before it: see kip35/request-before-sasl. So a
     close counts only on a connection that the broker served before, or that logged in, or at an address that
@@ -80,7 +81,13 @@ class AdvertisedVersionRefused(IdentityRule):
         if claim.refused.by_error:
             is_negotiation = claim.refused.api_key == API_VERSIONS
             return self._violates("with error 35") if is_negotiation else conforms()
-        closes = [each for each in closes_upon_same(claim, others) if takes_requests(each, others)]
+        if claim.refused.is_unread:
+            return undecided(Reason.CUT)
+        closes = [
+            each
+            for each in closes_upon_same(claim, others)
+            if takes_requests(each, others) and each.refused and not each.refused.is_unread
+        ]
         is_answered = first_response(others, *claim.refused.request) is not None
         if claim not in closes or is_answered or not are_in_a_row(closes):
             return undecided(Reason.OTHER_CAUSE)
