@@ -1,4 +1,4 @@
-"""How processes run: a delayed Ctrl-C, another user, no core dumps, rare collections of garbage."""
+"""How processes run: a delayed Ctrl-C, and no core dumps where secrets are read."""
 
 from __future__ import annotations
 
