@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from streaming.broker.child_guard import GuardedProcess
-from streaming.broker.ports import free_ports
+from streaming.broker.ports import HOST, free_ports
 from streaming.settings.address import address_text, host_and_port
 from streaming.settings.configuration import Configuration, MetricsTls
 from streaming.user_error import UserError
@@ -26,7 +26,6 @@ from streaming.user_error import UserError
 RULES = Path(__file__).parents[1] / "dashboards/generated/alerts.yml"
 INTERVAL = "5s"
 """Between two scrapes, and two evaluations of rules. Short, because somebody is watching."""
-LOOPBACK = "127.0.0.1"
 WILDCARDS = ("0.0.0.0", "::")
 READY_SECONDS = 30.0
 REQUEST_SECONDS = 1.0
@@ -43,7 +42,7 @@ class Server(GuardedProcess):
     def __init__(self, name: str, command: Sequence[str | Path], port: int, log: Path) -> None:
         """Start `command`, which listens on `port`, with its output in `log`."""
         super().__init__(command, log)
-        self._name, self.address = name, f"127.0.0.1:{port}"
+        self._name, self.address = name, f"{HOST}:{port}"
 
     @property
     def url(self) -> str:
@@ -145,9 +144,9 @@ def start_prometheus(program: str, configuration: Path, port: int, folder: Path)
         program,
         f"--config.file={configuration}",
         f"--storage.tsdb.path={folder / 'prometheus'}",
-        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.listen-address={HOST}:{port}",
         # By default links in its alerts name the public address of this host, where it does not listen.
-        f"--web.external-url=http://127.0.0.1:{port}/",
+        f"--web.external-url=http://{HOST}:{port}/",
         # Alerts that fire before Alertmanager is found are dropped, and by default resent after a minute.
         "--rules.alert.resend-delay=10s",
     ]
@@ -160,8 +159,8 @@ def start_alertmanager(program: str, configuration: Path, port: int, folder: Pat
         program,
         f"--config.file={configuration}",
         f"--storage.path={folder / 'alertmanager'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        f"--web.external-url=http://127.0.0.1:{port}/",
+        f"--web.listen-address={HOST}:{port}",
+        f"--web.external-url=http://{HOST}:{port}/",
         # An empty address turns clustering off, which would listen on every interface.
         "--cluster.listen-address=",
     ]
@@ -210,4 +209,4 @@ def alertmanager_settings() -> dict[str, Any]:
 def reachable(address: str) -> str:
     """Return the address to connect to: loopback for a server that listens on every interface."""
     host, port = host_and_port(address)
-    return address_text(LOOPBACK if host in WILDCARDS else host, port)
+    return address_text(HOST if host in WILDCARDS else host, port)

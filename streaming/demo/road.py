@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from decoders.schema.registry import Schemas
+from decoders.schema.registry import default_schemas
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import Packet
 from streaming.broker.child_guard import GuardedProcess
@@ -114,7 +114,7 @@ class Road:
         self._folder, self._capture, self._configuration, self._say = folder, capture, configuration, say
         self._stack = ExitStack()
         self._relays: list[Relay] = []
-        self.schemas = Schemas.load()
+        self.schemas = default_schemas()
         self.tls = DemoTls(folder) if encrypt else None
         self.recording = folder / "demo.pcap"
         self.checkpoint = folder / "checkpoint"
@@ -176,8 +176,8 @@ class Road:
         )
         create_topics(self.internal, self._configuration.frames_topic, self._configuration.findings_topic)
         self._start_application(self.internal)
-        front = self._stack.enter_context(Front(self.schemas, ("127.0.0.1", internal)))
-        self.watched = f"127.0.0.1:{advertised}"
+        front = self._stack.enter_context(Front(self.schemas, (HOST, internal)))
+        self.watched = f"{HOST}:{advertised}"
         self.front_address = front.address
         if self.tls is not None:
             self._start_feeder_beside_tls(self.tls, [(HOST, watched), front.address], relayed)
@@ -220,7 +220,7 @@ class Road:
         self._pipe = PacketPipe(os.fdopen(writing, "wb"))
         self._stack.callback(self._pipe.close)
         relays = [
-            Relay(("127.0.0.1", watched), self._pipe.write, port=relayed),
+            Relay((HOST, watched), self._pipe.write, port=relayed),
             Relay(front.address, self._pipe.write),
         ]
         for relay in relays:

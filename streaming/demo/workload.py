@@ -17,7 +17,15 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from expectations.conversation.texts import identifier_text
-from streaming.probe.client import JOIN, LEAVE, ConnectionClosedError, InstanceClient
+from streaming.probe.client import (
+    ATTEMPTS,
+    JOIN,
+    LEAVE,
+    RETRY,
+    ConnectionClosedError,
+    InstanceClient,
+    await_success,
+)
 from streaming.user_error import UserError
 
 TOPIC = "kipwatch-demo"
@@ -25,8 +33,6 @@ MESSAGES = 300
 SOFTWARE = {"clientSoftwareName": "kipwatch-demo", "clientSoftwareVersion": "1.0"}
 GROUP = "kipwatch-demo-1313"
 REBALANCE_TIMEOUT = 45_000
-ATTEMPTS = 60
-RETRY_SECONDS = 0.25
 
 # Seconds that one step may take. The slowest, the first group of a new broker, takes 3 s on idle cores.
 _PATIENCE = 120.0
@@ -176,11 +182,8 @@ def converse(client: InstanceClient) -> None:
 
 def await_coordinator(client: InstanceClient) -> None:
     """Wait until the group has a coordinator, which a new broker has to create first."""
-    for _ in range(ATTEMPTS):
-        if not find_coordinator(client)["coordinators"][0]["errorCode"]:
-            return
-        time.sleep(RETRY_SECONDS)
-    raise ConnectionClosedError("no coordinator for the demo's group")
+    if not await_success(lambda: find_coordinator(client)["coordinators"][0]["errorCode"]):
+        raise ConnectionClosedError("no coordinator for the demo's group")
 
 
 def join(client: InstanceClient, member_id: str) -> dict[str, Any]:
@@ -189,7 +192,7 @@ def join(client: InstanceClient, member_id: str) -> dict[str, Any]:
         body = heartbeat(client, member_id, JOIN)
         if not body["errorCode"]:
             return body
-        time.sleep(RETRY_SECONDS)
+        time.sleep(RETRY)
     raise ConnectionClosedError(f"the coordinator refuses a join with error {body['errorCode']}")
 
 

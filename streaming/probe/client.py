@@ -27,7 +27,7 @@ NEWEST_API_VERSIONS = 5
 SOFTWARE = {"clientSoftwareName": "kipwatch-probe", "clientSoftwareVersion": "1"}
 TOPIC = GROUP = "kipwatch-probe"
 JOIN, LEAVE = 0, -1
-ATTEMPTS, RETRY = 40, 0.5
+ATTEMPTS, RETRY = 60, 0.25
 """How often to ask for a coordinator, and the seconds between two attempts."""
 HEARTBEATS = (
     ("ConsumerGroupHeartbeat", 1),

@@ -38,12 +38,12 @@ from pyspark.sql import SparkSession
 
 from expectations.rules.catalogue import PACKS
 from streaming.broker.jars import jars
+from streaming.broker.ports import HOST
 from streaming.log import JVM_LOG
 from streaming.query.checkpoint import choose_file_manager, on_s3
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 
-LOOPBACK = "127.0.0.1"
 LOCAL = "local[*]"
 _OUR_PACKAGES = Path(__file__).parents[2]
 _KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
@@ -158,10 +158,10 @@ def _settings(configuration: Configuration, connector: Sequence[Path], scratch: 
 
 def _in_process() -> dict[str, str]:
     # On a cluster Spark looks for the driver's address itself: executors elsewhere cannot reach a loopback.
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    os.environ.setdefault("SPARK_LOCAL_IP", HOST)
     return {
-        "spark.driver.host": LOOPBACK,
-        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": HOST,
+        "spark.driver.bindAddress": HOST,
         "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
     }
 

@@ -31,6 +31,7 @@ from decoders.schema.registry import Schemas
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
+from streaming.broker.ports import HOST
 from streaming.record.rewriting import Address, Alter, RewritingPassage, unaltered
 from streaming.settings.address import address_text
 
@@ -225,7 +226,7 @@ class RelayError(Exception):
 
 
 class Relay:
-    """Listens on 127.0.0.1 and relays to `target`, on a thread of its own. A context manager.
+    """Listens on loopback and relays to `target`, on a thread of its own. A context manager.
 
     The thread calls `record` with the decrypted packets of each event, and `warn` if the target cannot be
     reached. `passage` makes the object that may change the bytes of a connection. Port 0 means any free port;
@@ -245,7 +246,7 @@ class Relay:
         self._target, self._record, self._warn = target, record, warn
         self._passage, self._encryption = passage, encryption
         try:
-            self._listener = socket.create_server(("127.0.0.1", port))
+            self._listener = socket.create_server((HOST, port))
         except OSError as error:
             raise RelayError(
                 f"cannot listen on port {port}: {error.strerror}; choose another port"
