@@ -8,14 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from decoders.schema.model import SchemaError, Table
-from decoders.schema.registry import Schemas, default_schemas, schemas_of
+from decoders.schema.registry import Schemas, schemas_of
 from decoders.schema.table import COMMITTED_TABLE, dump_table, read_table
 from streaming.user_error import UserError
 
 COMMITTED = "committed"
 """The name of the committed release."""
+_NUMBER = COMMITTED_TABLE.stem.removeprefix("kafka-")
 RELEASE_HELP = (
-    f"a kafka-clients jar, a table made of one, a folder of Kafka's message files, or `{COMMITTED}`"
+    "a kafka-clients jar, a table made of one, a folder of Kafka's message files, "
+    f"or the committed release, `{COMMITTED}` or {_NUMBER}"
 )
 """What names a release, for the help of flags."""
 
@@ -23,8 +25,7 @@ RELEASE_HELP = (
 def load_table(name: str) -> Table:
     """Read the table of a jar, a table file or a folder, or the committed one. Raises UserError."""
     if not _is_committed(name) and not Path(name).exists():
-        committed = default_schemas().release
-        raise UserError(f"{name} is neither a file nor the committed release ({committed}): name a jar")
+        raise UserError(f"{name} is neither a file nor the committed release ({_NUMBER}): name a jar")
     try:
         return read_table(COMMITTED_TABLE if _is_committed(name) else Path(name))
     except SchemaError as error:
@@ -32,7 +33,7 @@ def load_table(name: str) -> Table:
 
 
 def _is_committed(name: str) -> bool:
-    return name in ("", COMMITTED) or name == default_schemas().release
+    return name in ("", COMMITTED, _NUMBER)
 
 
 def table_text(name: str) -> str | None:
