@@ -52,7 +52,7 @@ def _who_breaks_what(addresses: Addresses, alerts: Iterable[Alert]) -> list[pane
             steps=[(0, GREEN), (1, RED)],
             source=queries.SEEING,
             span=5,
-            empty="kipwatch is not scraped",
+            empty=panels.NOT_SCRAPED,
         ),
         panels.names_panel(
             "Violating now",
@@ -216,7 +216,7 @@ def _how_much_was_checked() -> list[panels.Panel]:
                 tables.count("Undecided"),
             ],
             height=OTHERS_HEIGHT // 2,
-            empty="kipwatch is not scraped",
+            empty=panels.NOT_SCRAPED,
             sort=["Violates, any level", "Exercised"],
         ),
         _reasons(),
@@ -248,7 +248,7 @@ def undecodable_share() -> panels.Panel:
         steps=[(0, GREEN), (UNDECODABLE_SHARE / 10, AMBER), (UNDECODABLE_SHARE, RED)],
         source=queries.SEEING,
         span=4,
-        empty="kipwatch is not scraped",
+        empty=panels.NOT_SCRAPED,
     )
 
 

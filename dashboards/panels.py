@@ -61,6 +61,8 @@ SILENCE = "Z"
 """The name of the query of that moment."""
 REFERENCES = "ABCDEF"
 """The names that Grafana gives to the queries of a panel."""
+NOT_SCRAPED = "kipwatch is not scraped"
+"""What a panel shows while no metric of the query is there."""
 TIMELINE_STEP = "30s"
 """With a step shorter than the scrape interval the timeline would have gaps."""
 

@@ -12,7 +12,6 @@ from streaming.metrics import definitions as metrics
 
 NOTHING_JUDGED = "nothing was judged"
 NOT_VALIDATED = "no sample was validated: kipwatch[audit] is not installed, or it is too early"
-NOT_SCRAPED = "kipwatch is not scraped"
 BUDGET = 1 - DELAY_OBJECTIVE
 NO_FEEDER = "no feeder is scraped"
 NOTHING_CAPTURED = "nothing was captured, or no feeder is scraped"
@@ -53,7 +52,7 @@ def _summary() -> list[panels.Panel]:
             unit=panels.SHARE,
             steps=[(0, GREEN), (BUDGET / 2, AMBER), (BUDGET, RED)],
             span=5,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
         panels.stat_panel(
             "Frames waiting",
@@ -92,7 +91,7 @@ def _summary() -> list[panels.Panel]:
             {"other": queries.LABEL_OVERFLOW},
             steps=[(0, GREEN), (1, AMBER)],
             span=8,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
     ]
 
@@ -263,7 +262,7 @@ def _judgement() -> list[panels.Panel]:
             "Connections that the query keeps state of.",
             {"connections": queries.OPEN_CONNECTIONS},
             span=12,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
         panels.graph_panel(
             "State",
@@ -271,7 +270,7 @@ def _judgement() -> list[panels.Panel]:
             {"state": queries.STATE_BYTES},
             unit=panels.BYTES,
             span=12,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
         panels.graph_panel(
             "Judged by automaton and rules",
@@ -289,7 +288,7 @@ def _judgement() -> list[panels.Panel]:
             steps=[(0, GREEN), (100, AMBER)],
             source=queries.JUDGING,
             span=4,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
     ]
 
@@ -315,7 +314,7 @@ def _monitor() -> list[panels.Panel]:
             steps=[(0, GREEN), (1, RED)],
             source=queries.JUDGING,
             span=4,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
         tables.table_panel(
             "Versions",
@@ -327,7 +326,7 @@ def _monitor() -> list[panels.Panel]:
                 tables.TableColumn("kafka", "Kafka's schemas", 140),
             ],
             span=12,
-            empty=NOT_SCRAPED,
+            empty=panels.NOT_SCRAPED,
         ),
     ]
 

@@ -100,7 +100,7 @@ def _who_and_how_often() -> list[panels.Panel]:
                 {"{{verdict}}": queries.CHECK_RATE_BY_VERDICT},
                 unit=panels.CHECKS_PER_SECOND,
                 span=12,
-                empty="kipwatch is not scraped",
+                empty=panels.NOT_SCRAPED,
             ),
             panels.VERDICT_COLOURS,
         ),
@@ -133,5 +133,5 @@ def _pages(addresses: Addresses) -> panels.Panel:
         {"Checks": addresses.with_page(queries.checks_by_rule(*Verdict))},
         [RULE, tables.TableColumn(links.PAGE, "Page", 420, leads=page), tables.count("Checks")],
         height=panels.STAT_HEIGHT,
-        empty="kipwatch is not scraped",
+        empty=panels.NOT_SCRAPED,
     )

@@ -21,6 +21,10 @@ UNKNOWN_TAGS = "_taggedFields"
 field of a schema can have this name."""
 
 
+HIGHEST_STRING_LENGTH: Final = 0x7FFF
+"""Bytes of the longest string that Kafka reads or writes."""
+
+
 class FieldKind(enum.IntEnum):
     """The kind of value that an instruction reads or writes."""
 

@@ -20,12 +20,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, Defect, Oddity, Remark
-from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, FieldKind, Instruction, Program
+from decoders.codec.program import (
+    HIGHEST_STRING_LENGTH,
+    NUMBERS,
+    UNKNOWN_TAGS,
+    FieldKind,
+    Instruction,
+    Program,
+)
 
 Spans = dict[str, list[tuple[int, int]]]
 """For each requested path, where the contents of its fields begin and end in the frame."""
 
-_HIGHEST_STRING_LENGTH: Final = 0x7FFF
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 """Java reads an encoded surrogate as one replacement character, Python as one for each byte."""
@@ -233,7 +239,7 @@ def _string(reader: Reader, instruction: Instruction) -> str | None:
     length = _length(reader, instruction, _INT16)
     if length < 0:
         return None
-    if length > _HIGHEST_STRING_LENGTH:
+    if length > HIGHEST_STRING_LENGTH:
         raise DecodeFailure(Defect.INVALID_LENGTH, instruction.path, start)
     content = reader.take(length, instruction.path, start)
     try:

@@ -47,7 +47,8 @@ _ID_BYTES: Final = 16
 _FIRST_HEADER: Final = 1
 """The header that ends with the client ID. All later ones begin like it."""
 _VERSION_AT: Final = 2
-_HEADER_BEFORE: Final = 2
+HEADER_BEFORE: Final = 2
+"""The request header before the one that KIP-1313 introduces."""
 _HEADER_VERSIONS: Final = (1, 2, 3)
 
 UNREADABLE: Final = -1
@@ -258,7 +259,7 @@ def _is_of_header(remark: Remark) -> bool:
 
 
 def _is_of_version_before(schemas: Schemas, api: Api, version: int, frame: bytes) -> bool:
-    header = compile_message(schemas.request_header, _HEADER_BEFORE)
+    header = compile_message(schemas.request_header, HEADER_BEFORE)
     return read_frame(frame, header, compile_message(api.request, version - 1), False, ()).is_exact
 
 

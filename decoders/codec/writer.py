@@ -14,12 +14,18 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from decoders.codec.failure import EncodeError
-from decoders.codec.program import NUMBERS, UNKNOWN_TAGS, FieldKind, Instruction, Program
+from decoders.codec.program import (
+    HIGHEST_STRING_LENGTH,
+    NUMBERS,
+    UNKNOWN_TAGS,
+    FieldKind,
+    Instruction,
+    Program,
+)
 
 FieldValues = Mapping[str, Any]
 _Write = Callable[[bytearray, Instruction, Any], None]
 
-_HIGHEST_STRING_LENGTH: Final = 0x7FFF
 _INT16: Final = NUMBERS[FieldKind.INT16]
 _INT32: Final = NUMBERS[FieldKind.INT32]
 
@@ -128,7 +134,7 @@ def _string(out: bytearray, instruction: Instruction, value: Any) -> None:
     if not isinstance(value, str):
         raise EncodeError(instruction.path, f"{value!r} is not a string")
     content = value.encode(errors="replace")
-    if len(content) > _HIGHEST_STRING_LENGTH:
+    if len(content) > HIGHEST_STRING_LENGTH:
         raise EncodeError(instruction.path, f"a string of {len(content)} bytes is too long")
     _length(out, instruction, len(content), _INT16)
     out += content

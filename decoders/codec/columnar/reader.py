@@ -29,14 +29,11 @@ from decoders.codec.columnar.frames import (
 )
 from decoders.codec.columnar.kernel import read_frames
 from decoders.codec.program import NUMBERS, FieldKind, Instruction, Program, compile_message
-from decoders.codec.request import layout_of
+from decoders.codec.request import HEADER_BEFORE, layout_of
 from decoders.protocol import API_VERSIONS
 from decoders.schema.header_versions import Layout
 from decoders.schema.model import Message
 from decoders.schema.registry import Api, Schemas
-
-_HEADER_BEFORE: Final = 2
-"""The request header before the one that KIP-1313 introduces."""
 
 _FIRST_ROOM: Final = 64
 """Rows of found fields, and of remarks, that there is room for at first."""
@@ -145,7 +142,7 @@ class _LayoutWriter:
         if api.is_overlay(version):
             tagged = self._schemas.request_headers[Layout.TAGGED]
             rows[tape.TAGGED_REQUESTS] = self._request(api, tagged, header_version, version)
-            rows[tape.RIVALS] = self._request(api, header, _HEADER_BEFORE, version - 1)
+            rows[tape.RIVALS] = self._request(api, header, HEADER_BEFORE, version - 1)
 
     def _request(self, api: Api, header: Message, header_version: int, version: int) -> int:
         wanted = _wanted([column.requests for column in self._columns], api)

@@ -6,7 +6,7 @@ count in a frame is checked against the bytes that are there, so nothing outside
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -68,10 +68,9 @@ from decoders.codec.columnar.tape import (
     note_value,
     remark,
 )
+from decoders.codec.program import HIGHEST_STRING_LENGTH
 from decoders.compilation import inlined, outlined
 from decoders.memory import int16, int32, int64, is_zero, wide
-
-_HIGHEST_STRING_LENGTH: Final = 0x7FFF
 
 
 @inlined
@@ -325,7 +324,7 @@ def _read_content(machine: Machine, frame: FrameSpan, position: int, row: int) -
     length, position = _read_length(machine, frame, position, row, 2 if is_string else 4)
     if position == FAILED or length < 0:
         return position
-    if is_string and length > _HIGHEST_STRING_LENGTH:
+    if is_string and length > HIGHEST_STRING_LENGTH:
         return fail(machine, frame, INVALID_LENGTH, cell(tape, row, PATH), start)
     if length > frame.end - position:
         return fail(machine, frame, TRUNCATED, cell(tape, row, PATH), start)
