@@ -230,8 +230,8 @@ def header_offer(schemas: Schemas, ranges: Iterable[tuple[int, int, int]]) -> He
     """Return what advertised ranges (API key, lowest version, highest version) offer on request header v3.
 
     KIP-1313 gives each API but SaslHandshake a version on request header v3; the schemas say which one it is.
-    An inverted range offers and withholds nothing. Nor does one that ends below an unstable version: brokers
-    do not advertise an unstable version, nor any above it.
+    An inverted range offers and withholds nothing. A range that ends below an unstable version withholds
+    nothing, either: brokers advertise neither an unstable version nor those above it.
     """
     offered, withheld = [], []
     for key, lowest, highest in ranges:
@@ -263,8 +263,8 @@ def is_well_formed(api_key: int, body: Mapping[str, Any]) -> bool:
     """Whether a heartbeat has, apart from its member ID, the form that brokers demand.
 
     Brokers refuse any other form with INVALID_REQUEST, as they refuse a missing member ID. So a refusal is
-    about the member ID only if everything else is well formed. What brokers demand is in
-    GroupCoordinatorService, throwIfConsumerGroupHeartbeatRequestIsInvalid and
+    about the member ID only if everything else is well formed. The demands of brokers are in Kafka's
+    GroupCoordinatorService: throwIfConsumerGroupHeartbeatRequestIsInvalid and
     throwIfShareGroupHeartbeatRequestIsInvalid. False for an API whose form is unknown.
     """
     epoch, static_id = body["memberEpoch"], body.get("instanceId")

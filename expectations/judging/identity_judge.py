@@ -85,8 +85,8 @@ class IdentityJudge:
     def _judge_group(self, group: Group, outcome: Outcome, settled_by: int | None = None) -> None:
         """Judge an identity. Claims whose `changed_tick` is `settled_by` or earlier are settled.
 
-        Without `settled_by` none is, and rules that wait for later claims are not asked. Nor is any about the
-        only claim of a client's identity: what nobody shares breaks no rule at once.
+        Without `settled_by` no claim is settled. Rules that wait for later claims are then not asked, and no
+        rule is asked about the only claim of a client's identity: one that is not shared breaks none at once.
         """
         kind, is_prompt = group.known[0].claim.identity.kind, settled_by is None
         rules = (self._prompt_rules_of if is_prompt else self._rules_of)[kind]

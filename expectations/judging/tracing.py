@@ -1,8 +1,8 @@
 """Tracing: learns a transition of the automaton by judging once.
 
 The judge processes one observation on a state in which each number knows the cell that it comes from
-(`cells.py`), and each own UUID and text is a stand-in. What comes of it holds for every connection with these
-facts to which a frame with this input comes:
+(`cells.py`), and each own UUID and text is a stand-in. The result holds for every connection with these facts
+that gets a frame with this input:
 
 - A comparison of numbers is a *guard*: the transition holds where it comes out alike.
 - The new state, in canonical form, is the target. Its registers say from which cells they are set.
@@ -63,8 +63,8 @@ class Input(NamedTuple):
     """A frame or tick that comes to a connection, as far as transitions depend on it.
 
     `template` is None for a tick. `client`, `group`, `instance` and `member` are the cells that have the own
-    IDs of the statement: a register's, or an input's for an ID that is in no register. Of two equal ones that
-    are in no register, both have the cell of the first. `is_single` means that the occurrence is of one
+    IDs of the statement: a register's, or an input's for an ID that is in no register. Two equal IDs that are
+    in no register have the cell of the first. `is_single` means that the occurrence is of one
     frame, `is_paired` that its request is known, `has_correlation_id` that it has one.
     """
 

@@ -1,6 +1,6 @@
 """What the decode stage passes to one bucket: the packed windows of its connections, and the quarantine.
 
-In the quarantine are records of the frames topic that are no blocks, on their way to a topic of their own.
+The quarantine holds records of the frames topic that are no blocks. They go to a topic of their own.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Tally:
         return report
 
     def claims(self) -> list[Claim | PackedClaim]:
-        """Return the claims, each once. What servers responded to is then known."""
+        """Return the claims, each once. Versions that servers responded to count as known from then on."""
         judged = (claim for outcome in self._judged.values() for claim in outcome.claims)
         return [*self.packed_claims, *united(judged), *self._responses.claims()]
 

@@ -282,32 +282,24 @@ def _padded(values: Sequence[int], size: int) -> list[int]:
 
 
 def places_of(wanted: bytes, stored: bytes, is_stored: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the place of each ID of 16 bytes among the stored ones, as far as `is_stored` is set.
+    """Return the place of each ID of 16 bytes among the stored ones, NOWHERE for those that are not stored.
 
-    Those that are not stored are NOWHERE, and so are IDs that are wanted more than once.
+    All IDs are distinct, those that are wanted and those for which `is_stored` is set.
     """
     halves, among = (np.frombuffer(ids, np.int64).reshape(-1, 2) for ids in (wanted, stored))
     places = np.full(len(halves), NOWHERE, np.int64)
-    slots = free_slots(len(halves))
-    _find(halves, among, is_stored, _KEYS, slots, np.zeros(len(halves), np.bool_), places)
+    _find(halves, among, is_stored, _KEYS, free_slots(len(halves)), places)
     return places
 
 
 @compiled(None)
 def _find(  # noqa: PLR0917 - compiled functions are called by position
-    wanted: Any, stored: Any, is_stored: Any, keys: Any, slots: Any, is_double: Any, places: Any
+    wanted: Any, stored: Any, is_stored: Any, keys: Any, slots: Any, places: Any
 ) -> None:
-    for number in range(len(wanted) + len(stored)):
-        is_wanted = number < len(wanted)
-        at = number if is_wanted else number - len(wanted)
-        if not is_wanted and not is_stored[at]:
-            continue
-        first, second = (wanted[at, 0], wanted[at, 1]) if is_wanted else (stored[at, 0], stored[at, 1])
-        slot = slot_of_row(wanted, slots, keys, (first, second))
-        other = slots[slot]
-        if is_wanted and other < 0:
-            slots[slot] = at
-        elif is_wanted:
-            is_double[other] = True
-        elif other >= 0 and not is_double[other]:
-            places[other] = at
+    for at in range(len(wanted)):
+        slots[slot_of_row(wanted, slots, keys, (wanted[at, 0], wanted[at, 1]))] = at
+    for at in range(len(stored)):
+        if is_stored[at]:
+            number = slots[slot_of_row(wanted, slots, keys, (stored[at, 0], stored[at, 1]))]
+            if number >= 0:
+                places[number] = at

@@ -184,10 +184,10 @@ class StatementCache:
 
 
 class TemplateCache:
-    """Templates of statements by the keys of `own_columns`. Of frames with a new key, one is decoded.
+    """Templates of statements by the keys of `own_columns`. A new key takes the decoding of one frame.
 
-    Strangers may invent texts, and so keys. The scalar code therefore decodes one frame for all with equal
-    traits, and the texts of the others are put into its statement.
+    Strangers may invent texts, and so keys. Therefore the scalar code decodes only one of the frames with
+    equal traits, and the texts of the others are put into its statement.
     """
 
     def __init__(self, schemas: Schemas, rows: StatementRows, hash_keys: HashKeys) -> None:
