@@ -98,8 +98,11 @@ class Group(msgspec.Struct, array_like=True, gc=False):
         return len(added) if known else max(len(added) - 1, 0)
 
     def is_silent(self, since: int) -> bool:
-        """Whether the latest claim was captured before `since`, and has not been forgotten."""
-        return 0 < self.latest_at < since
+        """Whether the latest claim was captured before `since`, and all are judged but not forgotten.
+
+        Capture time may run ahead of the ticks: a query that catches up reads days within minutes.
+        """
+        return 0 < self.latest_at < since and not self.due_tick
 
     def forget_silent(self) -> None:
         """Forget what was silent for long: all but what a server's connections claim once and never again."""
@@ -182,8 +185,8 @@ class Identities(Protocol):
     ) -> Iterator[tuple[Group, list[Claim]]]:
         """Yield each identity that is claimed now, to be changed in place, with its claims.
 
-        It becomes the latest. What nobody can judge yet may be added without being yielded: the only claim of
-        a client's identity, and any claim of a `patient` kind, whose rules all wait.
+        It becomes the latest. A claim that no rule judges yet may be added without being yielded: the only
+        claim of a client's identity, and any claim of a `patient` kind, whose rules all wait.
         """
 
     def surplus(self) -> Iterator[Group]:
@@ -196,7 +199,7 @@ class Identities(Protocol):
         """Yield the identities that are due at `tick`, in their order, to be changed in place."""
 
     def forget_silent(self, since: int) -> None:
-        """Forget what was last claimed before `since`, in nanoseconds."""
+        """Forget what was last claimed before `since`, in nanoseconds, and is settled."""
 
 
 class IdentityState(msgspec.Struct):

@@ -79,12 +79,13 @@ class BucketStep:
         `now` is the processing time in milliseconds.
         """
         report = Report(number)
+        # A frame from a host whose clock is wrong must not make all others look silent.
+        bucket.clock = min(bucket.clock, now * MILLISECOND)
         if now - bucket.republished_at >= REPUBLISH_AFTER:
             bucket.republished_at = now
             self._republish(bucket, report)
-        # A frame from a host whose clock is wrong must not make all others look silent.
-        bucket.clock = min(bucket.clock, now * MILLISECOND)
-        bucket.connections.drop_silent(bucket.clock - KEPT_FOR)
+            # Only now is nothing lost with a connection: a query that catches up reads days within minutes.
+            bucket.connections.drop_silent(bucket.clock - KEPT_FOR)
         return self._summarise(bucket, report)
 
     def _republish(self, bucket: Bucket, report: Report) -> None:

@@ -7,8 +7,8 @@ written to a new page, and the old content is *dead*. A page whose living conten
 PAGE_BYTES is given up, and they move to the new one. So a step reads and writes about as much as it changes,
 at most half of what is stored is dead, and small pages unite.
 
-A content is the known claims of an identity, one after the other as msgpack. A claim that nobody can judge
-yet is appended as it came, and neither is decoded.
+A content is the known claims of an identity, one after the other as msgpack. A claim that no rule judges yet
+is appended as it came; neither the claim nor the content is decoded.
 
 The contract: each method leaves the same identities in the same order, and yields the same, as that of
 `IdentityState`, whatever was stored in between. A property test compares both.
@@ -233,14 +233,14 @@ class StoredIdentities:
                 group.forget_silent()
                 self._is_kept[place] = bool(group.known)
         for identity, claimed in list(self._claimed.items()):
-            if 0 < claimed.latest_at < since:
+            if 0 < claimed.latest_at < since and not claimed.due_tick:
                 group = self._unpacked(identity)
                 group.forget_silent()
                 if not group.known:
                     del self._claimed[identity]
 
     def packed(self) -> PackedIdentities:
-        """Lay the identities out for the state store. What was not decoded is not encoded either."""
+        """Lay the identities out for the state store. Only those that were decoded are encoded."""
         kept = np.flatnonzero(self._is_kept)
         places = [place for place in self._decoded if self._is_kept[place]]
         if len(kept) == len(self._rows) and not places and not self._claimed:
@@ -322,7 +322,7 @@ class StoredIdentities:
 
 
 def _is_quiet(claim: PackedClaim, group: PackedGroup, patient: Set[IdentityKind]) -> bool:
-    """Whether nobody can judge a claim on an identity yet."""
+    """Whether no rule judges a claim on an identity yet."""
     return claim.kind in patient or (not group.known and claim.kind in OF_CLIENTS)
 
 

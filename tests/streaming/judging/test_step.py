@@ -225,9 +225,25 @@ def test_a_silent_connection_expires_after_a_day_of_the_capture_clock() -> None:
     late.wait(1)
     late.request("Metadata", 12, client_id="app")
     step().process(0, bucket, on(b"b", windows(late, 2)))
-    report = step().tick(0, bucket, NOW)
+    report = step().tick(0, bucket, NOW + REPUBLISH_AFTER)
     assert states_of(bucket.connections).keys() == {b"b" * 16}
     assert [row.count for row in report.open_connections] == [1]
+
+
+def test_what_grew_of_a_silent_connection_is_published_before_it_expires() -> None:
+    """A query that catches up reads days within minutes, and ticks sooner than it publishes again."""
+    bucket, exchange, late = Bucket(), Exchange(), Exchange()
+    exchange.request("Metadata", 14, client_id="app", instance_id=ID_A)
+    exchange.request("Metadata", 14, instance_id=ID_B)
+    step().process(0, bucket, windows(exchange))
+    assert step().tick(0, bucket, NOW).findings == []
+    exchange.request("Metadata", 14, instance_id=ID_B)
+    late.at = exchange.at + 2 * KEPT_FOR
+    late.request("Metadata", 12, client_id="app")
+    step().process(0, bucket, windows(exchange, 2) + on(b"l", windows(late)))
+    soon, then = (step().tick(0, bucket, NOW + after) for after in (REPUBLISH_AFTER - 1, REPUBLISH_AFTER))
+    assert [finding.occurrences for report in (soon, then) for finding in report.findings] == [2]
+    assert states_of(bucket.connections).keys() == {b"l" * 16}
 
 
 def test_a_clock_that_is_wrong_by_years_expires_nobody_else() -> None:
