@@ -1,1 +1,1 @@
-"""kipwatch as it is installed: one name beside other people's packages, with all of ours below it."""
+"""The one package that kipwatch installs: a wheel holds all other packages of ours below it."""

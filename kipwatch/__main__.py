@@ -11,8 +11,8 @@ _INSTALLED = Path(__file__).parent
 def main() -> int:
     """Run one command and return its exit status.
 
-    A wheel holds our packages below this one, where nobody else imports them by mistake. Within our own
-    processes they have the names that they have in the repository.
+    A wheel holds our packages below this one, so that their names, such as `streaming`, collide with no
+    others. Within our own processes they have the names that they have in the repository.
     """
     if (_INSTALLED / "streaming").is_dir():
         sys.path.insert(0, str(_INSTALLED))

@@ -1,1 +1,1 @@
-"""Frames in motion: feeder, query, `check`, demo, benches and the command line."""
+"""All that does input and output: feeder, query, `check`, demo, benches and the command line."""

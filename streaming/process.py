@@ -1,4 +1,4 @@
-"""How our processes run: garbage, Ctrl-C, and what they give up: root, and core dumps, which hold secrets."""
+"""How our processes run: rare garbage collections, delayed Ctrl-C, neither root's rights nor core dumps."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PR_SET_DUMPABLE: Final = 4
 def make_collections_rare() -> None:
     """Let this process look for reference cycles rarely.
 
-    What we drop again and again, such as connections, has none, so a look at long-lived objects is in vain:
-    at those of 50,000 open connections it takes half a second, in which a feeder reads no packets.
+    Objects that are dropped often, such as connections, are in no cycles, and looking at long-lived objects
+    is slow: with 50,000 open connections it takes half a second, in which a feeder reads no packets.
     """
     gc.set_threshold(COLLECT_AFTER, COLLECT_OLDER_AFTER)
 
@@ -35,8 +35,8 @@ def interrupt_held() -> Iterator[None]:
     """Delay a SIGINT that arrives within the block until the block ends. Only for the main thread.
 
     C code that calls back into Python while a module is loaded, such as llvmlite's, discards a
-    KeyboardInterrupt that is raised there: the program would go on as if nobody had pressed Ctrl-C. A signal
-    mask would not do, since the kernel gives the signal to any thread that does not mask it.
+    KeyboardInterrupt that is raised there, and the program goes on. A signal mask does not help: the kernel
+    gives the signal to any thread that does not mask it.
     """
     arrived: list[int] = []
     former = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))

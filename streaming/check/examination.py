@@ -120,7 +120,7 @@ _Showing = tuple[int, str]
 class Companions:
     """The connections that showed the same identity, for each finding.
 
-    Where servers show the same, only the first and the last connection are kept: all others lie between.
+    Of what servers show, only the first and the last connection that showed the same are kept.
     """
 
     def __init__(self, rules: Iterable[Rule]) -> None:

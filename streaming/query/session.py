@@ -6,9 +6,9 @@ with them.
 On a cluster, Spark's workers import our packages and their dependencies from an archive that the driver
 sends them: they need a Python of this version and nothing else.
 
-Hadoop looks the user's name up before Spark does anything, be it only to read a jar, and fails for a user
-without a name and a home, as in some containers and systemd units. For such a user the JVM gets a login of
-ours and does not read jars through Hadoop.
+Hadoop looks the user's name up before Spark does anything, even before it reads a jar, and fails for a user
+without a name and a home, as in some containers and systemd units. For such a user we log the JVM in under a
+fixed name, and it does not read jars through Hadoop.
 """
 
 from __future__ import annotations
