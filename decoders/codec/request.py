@@ -250,12 +250,8 @@ def _is_proven_in_part(layout: Layout, reading: Reading) -> bool:
 
 def _is_only_tag(reading: Reading) -> bool:
     # A field of another size than stated has a remark, and so has a repeated tag.
-    is_odd = any(_is_of_header(remark) for remark in reading.remarks)
+    is_odd = any(remark.path.startswith("header.") for remark in reading.remarks)
     return INSTANCE_ID in reading.header and UNKNOWN_TAGS not in reading.header and not is_odd
-
-
-def _is_of_header(remark: Remark) -> bool:
-    return remark.path.startswith("header.")
 
 
 def _is_of_version_before(schemas: Schemas, api: Api, version: int, frame: bytes) -> bool:

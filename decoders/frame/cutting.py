@@ -23,7 +23,7 @@ The feeder does so before it publishes and `check` before it judges, so both jud
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from decoders.codec.failure import DecodeFailure, Oddity
@@ -55,7 +55,7 @@ class _Read(Protocol):
 
 def cut(schemas: Schemas, record: Record) -> Record:
     """Return the record with only those bytes of its frame that may be kept."""
-    kept = _kept(schemas, record)[:MAX_KEPT]
+    kept = _kept(schemas, record, cuts=True)[:MAX_KEPT]
     if kept is record.frame:
         return record
     flags = record.flags
@@ -81,7 +81,7 @@ def blank(schemas: Schemas, record: Record) -> Record:
 
     A frame whose last byte must prove its version can be cut again with equal results only in this form.
     """
-    kept = _kept(schemas, record, _blanking)
+    kept = _kept(schemas, record, cuts=False)
     return record if kept is record.frame else dataclasses.replace(record, frame=kept)
 
 
@@ -90,32 +90,30 @@ def classified_versions(api: Api) -> VersionRange:
     return _ANY_VERSION if api.key == API_VERSIONS else api.versions
 
 
-def _blanking(guard: FieldGuard) -> FieldGuard:
-    return guard._replace(cut=(), blanked=guard.cut + guard.blanked)
-
-
-def _unchanged(guard: FieldGuard) -> FieldGuard:
-    return guard
-
-
-def _kept(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard] = _unchanged) -> bytes:
+def _kept(schemas: Schemas, record: Record, *, cuts: bool) -> bytes:
     match record.kind:
         case Kind.REQUEST:
-            return _kept_of_request(schemas, record, change)
+            return _kept_of_request(schemas, record, cuts=cuts)
         case Kind.RESPONSE:
-            return _kept_of_response(schemas, record, change)
+            return _kept_of_response(schemas, record, cuts=cuts)
         case Kind.SASL_TOKEN:
             return bytes(len(record.frame))
     return record.frame
 
 
-def _kept_of_request(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard]) -> bytes:
+def _guard_of(api: Api, guards: Mapping[int, FieldGuard], *, cuts: bool) -> FieldGuard:
+    """Return the guard of a message of an API; without `cuts`, payloads are blanked as well."""
+    guard = guards.get(api.key, NO_GUARD)
+    return guard if cuts else guard._replace(cut=(), blanked=guard.cut + guard.blanked)
+
+
+def _kept_of_request(schemas: Schemas, record: Record, *, cuts: bool) -> bytes:
     frame = record.frame
     api = schemas.api(int.from_bytes(frame[:2], signed=True))
     version = int.from_bytes(frame[2:4], signed=True)
     if api is None or version not in classified_versions(api):
         return frame[: _header_end(schemas, api, version, frame)]
-    guard = change(guards_of(schemas).requests.get(api.key, NO_GUARD))
+    guard = _guard_of(api, guards_of(schemas).requests, cuts=cuts)
     spans = guard.cut + guard.blanked
     if guard == NO_GUARD:
         return frame
@@ -173,11 +171,12 @@ def _kept_with_other_header(
     return kept if again is not None and again[0] == other[0] and is_same else None
 
 
-def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[FieldGuard], FieldGuard]) -> bytes:
-    frame, api = record.frame, _paired_api(schemas, record)
+def _kept_of_response(schemas: Schemas, record: Record, *, cuts: bool) -> bytes:
+    frame = record.frame
+    api = schemas.api(record.paired_api_key) if record.pairing is Pairing.MATCHED else None
     if api is None or record.paired_api_version not in classified_versions(api):
         return frame[:RESPONSE_LEAD]
-    guard = change(guards_of(schemas).responses.get(api.key, NO_GUARD))
+    guard = _guard_of(api, guards_of(schemas).responses, cuts=cuts)
     key, version, spans = api.key, record.paired_api_version, guard.cut + guard.blanked
     if not spans:
         return frame
@@ -186,10 +185,6 @@ def _kept_of_response(schemas: Schemas, record: Record, change: Callable[[FieldG
         return read_response(schemas, frame, key, version, spans=spans)
 
     return _guarded(guard, read, frame, read(frame), RESPONSE_LEAD, lambda _: None)
-
-
-def _paired_api(schemas: Schemas, record: Record) -> Api | None:
-    return schemas.api(record.paired_api_key) if record.pairing is Pairing.MATCHED else None
 
 
 def _guarded(  # noqa: PLR0917
@@ -251,12 +246,8 @@ def _failures(frame: bytes, failure: DecodeFailure) -> Iterator[bytes]:
 
 
 def _fails(read: _Read, frame: bytes, failure: DecodeFailure) -> bool:
-    found = read(frame).failure
-    return found is not None and _same(found, failure)
-
-
-def _same(left: DecodeFailure, right: DecodeFailure) -> bool:
-    return (left.reason, left.path, left.offset) == (right.reason, right.path, right.offset)
+    found, same = read(frame).failure, (failure.reason, failure.path, failure.offset)
+    return found is not None and (found.reason, found.path, found.offset) == same
 
 
 def _blanked(frame: bytes, spans: list[tuple[int, int]]) -> bytes:
