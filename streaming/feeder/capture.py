@@ -76,6 +76,8 @@ class Ring:
         self._blocks = max(2, size // BLOCK_BYTES)
         self._next = 0
         self._dropped = 0
+        self.is_behind = False
+        """Whether the latest `read` may have left filled blocks."""
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, self._request())
         self._memory = mmap.mmap(packet_socket.fileno(), self._blocks * BLOCK_BYTES)
@@ -94,6 +96,7 @@ class Ring:
     def read(self) -> PacketBatch:
         """Copy the packets out of the filled blocks and return the blocks to the kernel. Never waits."""
         blocks = self._filled_blocks(MAX_BLOCKS)
+        self.is_behind = len(blocks) >= min(MAX_BLOCKS, self._blocks)
         room, count = sum(used for *_, used in blocks), sum(packets for _, packets, _, _ in blocks)
         data, columns = np.empty(2 * room, np.uint8), np.empty((4, count), np.int64)
         row = top = 0
@@ -193,6 +196,8 @@ class InterfaceCapture:
         buffer_bytes: int = BUFFER_BYTES,
         excluded: Sequence[Network] = (),
     ) -> None:
+        self.read_until: int | None = None
+        """If an interface is behind: the capture time, in nanoseconds, up to which all are read."""
         self._sources: dict[int, _InterfaceSocket] = {}
         self._poll = select.poll()
         with ExitStack() as undo:
@@ -216,7 +221,11 @@ class InterfaceCapture:
         for descriptor, event in self._poll.poll(timeout * 1000):
             if event & select.POLLERR:
                 self._sources[descriptor].check()
-        batches = [source.ring.read() for source in self._sources.values()]
+        rings = [source.ring for source in self._sources.values()]
+        batches = [ring.read() for ring in rings]
+        behind = zip(rings, batches, strict=True)
+        ends = [int(batch.captured_at[-1]) for ring, batch in behind if ring.is_behind and batch.size]
+        self.read_until = min(ends, default=None)
         captured = [batch for batch in batches if batch.size] or batches[:1]
         together = PacketBatch.joined(captured)
         if len(captured) == 1:

@@ -277,11 +277,17 @@ class Feeder:
         if self._stopped_at is None:
             self._stopped_at = time.time_ns()
             return False
-        if not packets.size or int(packets.captured_at[-1]) > self._stopped_at:
+        if not packets.size or self._read_until(packets, self._capture) > self._stopped_at:
             return True
         takes_too_long = time.time_ns() > self._stopped_at + DRAIN_SECONDS * 1e9
         self._unread = self._capture.unread if takes_too_long else 0
         return takes_too_long
+
+    @staticmethod
+    def _read_until(packets: PacketBatch, capture: InterfaceCapture) -> int:
+        """Return the capture time, in nanoseconds, up to which the packets of all interfaces are read."""
+        latest = int(packets.captured_at[-1])
+        return latest if capture.read_until is None else min(latest, capture.read_until)
 
     def _process(self, packets: PacketBatch) -> None:
         if self._key_logs:
@@ -299,7 +305,7 @@ class Feeder:
             self._outlet.publish_batch(self._placements.added(batch) if self._placements else batch)
         if self._capture and time.monotonic() - self._heartbeat_at > HEARTBEAT_INTERVAL:
             self._heartbeat_at = time.monotonic()
-            read_until = int(packets.captured_at[-1]) if packets.size else time.time_ns()
+            read_until = self._read_until(packets, self._capture) if packets.size else time.time_ns()
             self._outlet.publish(self._heartbeats.at(read_until))
 
     def _tracked(self, packets: PacketBatch) -> FrameBatch:

@@ -17,6 +17,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger
 from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
+from streaming.feeder import capture as capture_module
 from streaming.feeder.capture import CaptureError, InterfaceCapture, can_capture, copy_packets
 from streaming.feeder.packet_filter import EXCLUDED_BYTES
 from streaming.feeder.unwatched_traffic import ExcludedTraffic
@@ -169,6 +170,23 @@ def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> Non
     times = [packet.captured_at for packet in packets]
     assert times == sorted(times)
     assert sorted(packet.data for packet in packets)[::2] == sorted(packet.data for packet in packets)[1::2]
+
+
+@captures
+def test_an_interface_that_is_behind_tells_how_far_all_are_read(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_module, "MAX_BLOCKS", 1)
+    with InterfaceCapture(["lo", "lo"], {listener.getsockname()[1]}) as capture:
+        for _ in range(3):
+            converse(listener, prefixed(metadata_response(1)))
+            time.sleep(0.1)
+        reads = [(capture.packets(0.1), capture.read_until) for _ in range(8)]
+    ends = [until or 0 for packets, until in reads if packets.size]
+    latest = [int(packets.captured_at[-1]) for packets, _ in reads if packets.size]
+    assert len(ends) >= 3
+    assert all(0 < end <= last for end, last in zip(ends, latest, strict=True))
+    assert reads[-1][1] is None
 
 
 @captures

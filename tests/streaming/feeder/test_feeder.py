@@ -108,6 +108,7 @@ class FakeCapture:
     """A capture with many unread packets."""
 
     dropped, unread = 3, 1_000
+    read_until: int | None = None
 
 
 def last_event(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -129,6 +130,22 @@ def test_what_was_captured_before_the_stop_is_read_and_no_more(capsys: pytest.Ca
     assert next(read).size == len(late)
     event = last_event(capsys)
     assert (event["dropped_packets"], event["unread_packets"]) == (3, 0)
+
+
+def test_an_interface_that_is_behind_is_read_up_to_the_stop() -> None:
+    """Packets of another interface that were captured after the stop do not end the feeder."""
+    capture, late = FakeCapture(), time.time_ns() + 10**12
+    after = [packet._replace(captured_at=late) for packet in packets()]
+    yielded: list[int] = []
+
+    def read() -> Iterator[PacketBatch]:
+        for until in (1, 2, late, late):
+            capture.read_until = until
+            yielded.append(until)
+            yield PacketBatch.of(after)
+
+    stopped(capture).run(read(), FakeOutlet())
+    assert yielded == [1, 2, late]
 
 
 def test_a_feeder_that_is_behind_stops_nevertheless_and_logs_what_is_unread(
