@@ -107,8 +107,9 @@ class FirstRequest(msgspec.Struct, frozen=True, array_like=True):
 class Conversation(msgspec.Struct, array_like=True):
     """The facts of one connection.
 
-    **How it began.** A connection that was `joined` midway began before `opened_at`. `unbroken` means that
-    nothing was missed since the opening. `first_request` is the first request seen, with the correlation ID
+    **How it began.** A connection is `joined` if it began before `opened_at`: it was joined midway, or its
+    opening is not known, as where a topic lost records. `unbroken` means that nothing was missed since the
+    opening. `first_request` is the first request seen, with the correlation ID
     `first_correlation_id`. `first_identified` is the first that is neither SaslHandshake nor a raw SASL
     token: its client instance ID binds the connection (KIP-1313, Client Instance ID). Both are the
     connection's true first requests only if `beginning_seen`. `first_answer` is what the server sent first.
@@ -167,14 +168,14 @@ class Conversation(msgspec.Struct, array_like=True):
     members: Members = msgspec.field(default_factory=Members)
     closed_by_broker: bool = False
     closed_upon: ApiVersion | None = None
-    requests_missed: bool = False
-    responses_missed: bool = False
+    requests_missed: bool = True
+    responses_missed: bool = True
     client_id_repeated: bool = False
-    joined: bool = False
+    joined: bool = True
     negotiations_in_doubt: Count = 0
     served_unadvertised: list[ApiVersion] = []
     admitted: bool = False
-    first_answer: FirstAnswer = FirstAnswer.NONE
+    first_answer: FirstAnswer = FirstAnswer.UNSEEN
     told_before_login: bool = False
     first_correlation_id: CorrelationId | None = None
     null_client_ids: Few = 0
@@ -186,6 +187,7 @@ class Conversation(msgspec.Struct, array_like=True):
     def process(self, observation: Observation) -> None:
         """Update the facts and the progress by one observation."""
         self.superseded = None
+        self.opened_at = self.opened_at or observation.first_captured_at
         match observation.kind:
             case Kind.REQUEST:
                 self._process_request(observation)

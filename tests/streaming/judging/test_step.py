@@ -314,3 +314,20 @@ def test_offences_are_counted_by_the_software_that_commits_them() -> None:
     )
     assert (offence.software_name, offence.software_version, count) == ("a b", "1.0", 1)
     assert (offence.cluster, offence.listener) == ("", "10.0.0.2:9092")
+
+
+def test_a_connection_whose_opening_was_lost_counts_as_joined_midway() -> None:
+    """A topic may have lost its first records, for longer than the query remembers connections."""
+    joined, lost = Exchange(mid_stream=True), Exchange()
+    for exchange in (joined, lost):
+        exchange.negotiate(client_id="app")
+        exchange.request("Metadata", 12, client_id="app")
+    facts = []
+    for exchange, begin in ((joined, 0), (lost, 1)):
+        bucket = Bucket()
+        report = step().process(0, bucket, windows(exchange, begin))
+        (state,) = states_of(bucket.connections).values()
+        conversation = msgspec.structs.replace(state.conversation, opened_at=0)
+        facts.append((conversation, report.checks))
+        assert state.conversation.opened_at == exchange.records[begin].captured_at
+    assert facts[0] == facts[1]
