@@ -1,6 +1,6 @@
 """Alerts, and every number that decides when one fires or a figure changes its colour.
 
-Alerts, dashboards and the pages of the runbook take these numbers from here.
+Alerts and dashboards take these numbers from here. The pages of the runbook state them in words.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def _head() -> Iterator[str]:
 
 # Probe a broker
 
-Ordinary traffic exercises less than half of the rules: what nobody does, nobody judges. `kipwatch probe` is
-a client that does it, for authors of brokers and proxies, and for everybody who chooses one:
+Ordinary traffic exercises less than half of the rules: the others judge what clients never ask.
+`kipwatch probe` is a client that asks it, for authors of brokers and proxies, and for people who choose one:
 
 ```
 kipwatch probe 127.0.0.1:9092
