@@ -95,8 +95,10 @@ def _broken(change: MessageChange, released: Message) -> Iterator[tuple[str, str
         version = each.what.removeprefix("header of v")
         if version != each.what and int(version) in stable:
             yield "", f"v{version}, already released, had header {each.before} and has {each.after}"
-        if each.what == "flexible" and VersionRange.parse(each.after).lowest in stable:
-            yield "", f"flexible versions were {each.before} and are {each.after}, some already released"
+        if each.what == "flexible":
+            was, now = VersionRange.parse(each.before), VersionRange.parse(each.after)
+            if any((version in was) != (version in now) for version in stable):
+                yield "", f"flexible versions were {each.before} and are {each.after}, some already released"
 
 
 def _in_released(

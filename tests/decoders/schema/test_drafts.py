@@ -81,6 +81,17 @@ def test_kafkas_generator_would_refuse_an_early_revision() -> None:
         Schemas.load(DRAFTS / REFUSED)
 
 
+def test_versions_that_are_not_released_may_become_flexible_or_not(tmp_path: Path) -> None:
+    """Of ApiVersions 0 to 2 are released; a base may say beforehand from which version on it is flexible."""
+    draft = drafted(tmp_path)
+    for name in ("ApiVersionsRequest", "ApiVersionsResponse"):
+        path = tmp_path / "drafts" / "base" / f"{name}.json"
+        released = json.loads(path.read_text())
+        path.write_text(json.dumps(released | {"flexibleVersions": "3+"}))
+        (draft / path.name).write_text(json.dumps(released | {"flexibleVersions": "none"}))
+    assert lint(draft) == []
+
+
 def drafted(folder: Path, **files: Callable[[dict[str, Any]], None]) -> Path:
     """Copy the drafts, and change message files of that of KIP-518, by name."""
     shutil.copytree(DRAFTS, folder / "drafts")
@@ -131,6 +142,14 @@ WRONG = [
         {"ApiVersionsRequest": has_flexible("1+"), "ApiVersionsResponse": has_flexible("1+")},
         "ApiVersionsRequest.json: flexible versions were none and are 1+, some already released",
         id="an old version becomes flexible",
+    ),
+    pytest.param(
+        {
+            "ConsumerGroupHeartbeatRequest": has_flexible("1+"),
+            "ConsumerGroupHeartbeatResponse": has_flexible("1+"),
+        },
+        "ConsumerGroupHeartbeatRequest.json: flexible versions were 0+ and are 1+, some already released",
+        id="an old version is flexible no more",
     ),
     pytest.param(
         {"ConsumerGroupHeartbeatRequest": lambda document: document.update(headerVersions={"0+": "1"})},
