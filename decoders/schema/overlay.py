@@ -118,7 +118,8 @@ def _amended(document: dict[str, Any], changes: Sequence[Change]) -> dict[str, A
 def _until(field: dict[str, Any], removed: Sequence[str], highest: int) -> dict[str, Any]:
     if field["name"] not in removed:
         return field
-    return {**field, "versions": str(VersionRange(VersionRange.parse(field["versions"]).lowest, highest))}
+    present = VersionRange.parse(field.get("versions") or field["taggedVersions"])
+    return {**field, "versions": str(VersionRange(present.lowest, highest))}
 
 
 def _header_versions(released: Message, amended: dict[str, Any], stated: int | str) -> dict[str, str]:

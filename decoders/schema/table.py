@@ -150,10 +150,10 @@ def read_message(name: str, content: bytes) -> dict[str, Any]:
 def base_of(folder: Path) -> Table:
     """Read the table that an overlay is laid over. Raises SchemaError."""
     overlay = Overlay.read(folder)
-    base = (folder / overlay.base).resolve() if overlay.base else COMMITTED_TABLE
-    if base == folder.resolve():
-        raise SchemaError(str(folder / FILE), "", "its base is the folder itself")
-    return read_table(base)
+    try:
+        return read_table((folder / overlay.base).resolve() if overlay.base else COMMITTED_TABLE)
+    except RecursionError:
+        raise SchemaError(str(folder / FILE), "", "its base is laid over the folder itself") from None
 
 
 def _laid_over_base(folder: Path, files: Mapping[str, bytes]) -> Table:

@@ -210,7 +210,7 @@ def test_every_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ('{"bases": "x"}', "unknown field `bases`"),
         ("{", "truncated"),
         ('{"base": "nowhere"}', "nowhere: cannot be read"),
-        ('{"base": "."}', "its base is the folder itself"),
+        ('{"base": "."}', "its base is laid over the folder itself"),
         ('{"readings": {"a": []}}', "a draft has one reading"),
     ],
 )
@@ -218,6 +218,26 @@ def test_an_overlay_that_cannot_be_laid_is_refused(tmp_path: Path, overlay: str,
     (tmp_path / "overlay.json").write_text(overlay)
     with pytest.raises(SchemaError, match=said):
         read_folder(tmp_path)
+
+
+def test_overlays_that_lie_over_each_other_are_refused(tmp_path: Path) -> None:
+    for name, base in (("one", "../other"), ("other", "../one")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "overlay.json").write_text(json.dumps({"base": base}))
+    with pytest.raises(SchemaError, match="its base is laid over the folder itself"):
+        read_folder(tmp_path / "one")
+
+
+def test_a_tagged_field_cannot_be_removed(tmp_path: Path) -> None:
+    """It is in all versions from its first one on, and may state nothing but those."""
+    extra = {"name": "Extra", "type": "int32", "taggedVersions": "0+", "tag": 0}
+    draft = drafted(tmp_path, ConsumerGroupHeartbeatRequest=adds(**extra))
+    over = tmp_path / "over"
+    over.mkdir()
+    change = {"messages": ["ConsumerGroupHeartbeatRequest"], "newVersion": True, "removed": ["Extra"]}
+    (over / "overlay.json").write_text(json.dumps({"base": str(draft), "changes": [change]}))
+    with pytest.raises(SchemaError, match=r"taggedVersions 0\+ are not all versions of the field"):
+        Schemas.load(over)
 
 
 def test_a_folder_without_schemas_is_refused(tmp_path: Path) -> None:
