@@ -79,44 +79,32 @@ class Part:
         )
         speakers = list(numbers)
         for (is_new, server, speaker, minute, template), places in groups(*keys):
-            statement = self.statements[template]
-            yield Said(self, places, statement, server, *speakers[speaker], minute, is_new)
+            frames = int(self.values("count")[places].sum())
+            said_by, at = speakers[speaker], self.columns.servers[server][:2]
+            yield Said(self, places, self.statements[template], *at, *said_by, minute, frames, bool(is_new))
 
 
 class Said(NamedTuple):
     """What one speaker said, with one template, in one minute: occurrences at `places` of a part.
 
-    `server` is the number of its server, `minute` counts from the Unix epoch, `is_new` is 0 for what was
-    judged before.
+    `cluster` and `address` are those of its server, `minute` counts from the Unix epoch, `frames` is the
+    number of frames. `is_new` is False for what was judged before.
     """
 
     part: Part
     places: _Integers
     statement: Statement
-    server: int
+    cluster: str
+    address: str
     software: SoftwareClaim | None
     client_id: str | None
     minute: int
-    is_new: int
-
-    @property
-    def cluster(self) -> str:
-        """The cluster of the server."""
-        return self.part.columns.servers[self.server][0]
-
-    @property
-    def address(self) -> str:
-        """The address of the server."""
-        return self.part.columns.servers[self.server][1]
+    frames: int
+    is_new: bool
 
     def values(self, name: str) -> _Integers:
         """Return a value of each occurrence."""
         return self.part.values(name)[self.places]
-
-    @property
-    def frames(self) -> int:
-        """The number of frames."""
-        return int(self.values("count").sum())
 
     @property
     def windows(self) -> _Integers:
