@@ -51,7 +51,7 @@ from expectations.conversation.bodies import (
 )
 from expectations.conversation.members import Members
 from expectations.conversation.negotiation import Advertised, Negotiation
-from expectations.conversation.observation import Observation
+from expectations.conversation.observation import Observation, lacks_api
 from expectations.conversation.own_values import (
     ClientId,
     CorrelationId,
@@ -109,26 +109,26 @@ class Conversation(msgspec.Struct, array_like=True):
 
     **How it began.** A connection is `joined` if it began before `opened_at`: it was joined midway, or its
     opening is not known, as where a topic lost records. `unbroken` means that nothing was missed since the
-    opening. `first_request` is the first request seen, with the correlation ID
-    `first_correlation_id`. `first_identified` is the first that is neither SaslHandshake nor a raw SASL
-    token: its client instance ID binds the connection (KIP-1313, Client Instance ID). Both are the
+    opening, neither bytes nor the API of a request. `first_request` is the first request seen, with the
+    correlation ID `first_correlation_id`. `first_identified` is the first that is neither SaslHandshake nor a
+    raw SASL token: its client instance ID binds the connection (KIP-1313, Client Instance ID). Both are the
     connection's true first requests only if `beginning_seen`. `first_answer` is what the server sent first.
 
     **Who the client is.** `client_id` and `instance_id` are the first ones seen. `client_id_repeated` means
-    that a request after the first has a client ID. `null_client_ids` counts up to NULL_CLIENT_IDS the
-    requests that owe a client ID and have none; it stops where one is given again, header v3 is used, or
-    something was missed. `shares_clients` means that requests gave several client IDs, as where a proxy
-    shares one connection among clients: the sender of one may not know what another was told.
+    that a request after the first has a client ID, or may: its header was cut. `null_client_ids` counts up to
+    NULL_CLIENT_IDS the requests that owe a client ID and have none; it stops where one is given again, header
+    v3 is used, or something was missed. `shares_clients` means that requests gave several client IDs, as
+    where a proxy shares one connection among clients: the sender of one may not know what another was told.
     `claimed_principal` is the name under which the client logs in, as anybody may; `principal` is one that
     the broker believed: it responded to a request other than OPENING_APIS since. `placement` is where the
     client runs, by Kubernetes' API.
 
     **What the broker said.** `advertised` are the version ranges in force, `superseded` those that the latest
-    observation replaced. `told_before_login` means that it advertised ranges before a login had begun,
-    `admitted` that it serves the connection: it accepted a login, or responded to a request other than
-    OPENING_APIS. `served_unadvertised` are API versions that it responded to, other than with error 35,
-    before it advertised any. `described` is what the broker said of itself, `configured` what the user's
-    configuration says of its listener.
+    observation replaced or took back. `told_before_login` means that it advertised ranges before a login had
+    begun, or may have, `admitted` that it serves the connection: it accepted a login, or responded to a
+    request other than OPENING_APIS. `served_unadvertised` are API versions that it responded to, other than
+    with error 35, before it advertised any. `described` is what the broker said of itself, `configured` what
+    the user's configuration says of its listener.
 
     **What was missed.** `requests_missed` and `responses_missed` mean that bytes of that direction were lost,
     or that the connection was joined midway, and that no request since then has its response.
@@ -252,6 +252,8 @@ class Conversation(msgspec.Struct, array_like=True):
             self.first_correlation_id = request.correlation_id
         if self.first_identified is None and request.api_key != SASL_HANDSHAKE:
             self.first_identified = FirstRequest.of(request)
+        if lacks_api(request):
+            self.unbroken = False
         if request.api_key == SASL_HANDSHAKE:
             self.latest_handshake = request.last_sequence
             # A client that logs in by SASL is not known by its certificate.
@@ -263,7 +265,7 @@ class Conversation(msgspec.Struct, array_like=True):
             self.software = request.body
 
     def _process_ids(self, request: Observation) -> None:
-        if request.client_id is not None:
+        if request.client_id is not None or (request.cut and not request.has_header):
             self.client_id_repeated = self.client_id_repeated or not self.is_first(request)
         elif self.unbroken and not self.client_id_repeated and self.owes_client_id(request):
             self.null_client_ids = min(self.null_client_ids + request.count, NULL_CLIENT_IDS)
@@ -291,6 +293,7 @@ class Conversation(msgspec.Struct, array_like=True):
         is_read = response.is_matched and isinstance(response.body, Advertisement)
         if response.api_key == API_VERSIONS and not is_read:
             self.superseded, self.advertised = self.advertised, None
+            self.told_before_login = self.told_before_login or self.latest_handshake == 0
         if response.is_matched:
             self._process_matched(response)
 
@@ -347,6 +350,11 @@ class Conversation(msgspec.Struct, array_like=True):
         if before is None or now is None or not self.unbroken or not before.before_login or now.before_login:
             return None
         return before.lacks(now)
+
+    @property
+    def heartbeats_seen(self) -> bool:
+        """Whether no heartbeat was missed: nothing was, and all of them could be read, with the responses."""
+        return self.unbroken and not self.members.hidden
 
     def is_first(self, request: Observation) -> bool:
         """Whether this is the very first request seen."""

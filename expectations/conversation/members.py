@@ -3,7 +3,8 @@
     observation              what changes of a member
     its heartbeat            `epoch`; `answered` becomes False. A new member is added; if MEMBER_LIMIT are
                              followed, one that has left makes room
-    the response to that     `answered`, `assigned_id`, `error_code`, `heartbeat_interval`
+    the response to that     `answered`, `assigned_id`, `error_code`, `heartbeat_interval`; nothing if it
+                             cannot be read
     a loss, or a heartbeat   all but `epoch` and `joined_as` becomes unknown: newer responses may have
     that cannot be read      been lost
 
@@ -61,12 +62,14 @@ class Member(msgspec.Struct, omit_defaults=True):
 class Members(msgspec.Struct, omit_defaults=True):
     """The members of one connection by `member_name`.
 
-    `silences` holds for one observation: if it is a heartbeat of one of several members, how long each other
-    member of its group has sent none, in nanoseconds.
+    `hidden` means that a heartbeat, or the response to one, could not be read. `silences` holds for one
+    observation: if it is a heartbeat of one of several members, how long each other member of its group has
+    sent none, in nanoseconds.
     """
 
     known: dict[MemberName, Member] = {}
     silences: dict[MemberName, Duration] = {}
+    hidden: bool = False
 
     def process(self, observation: Observation, progress: Progress) -> MemberProgress | None:
         """Process one observation; returns the progress of the member whose heartbeat it is."""
@@ -79,6 +82,7 @@ class Members(msgspec.Struct, omit_defaults=True):
         elif observation.kind is Kind.REQUEST:
             if isinstance(observation.body, Heartbeat) and observation.body.member_id is not None:
                 return self._process_request(observation, observation.body, progress)
+            self.hidden = self.hidden or not isinstance(observation.body, Heartbeat)
             self._forget_responses(progress)
         elif observation.kind is Kind.RESPONSE and observation.is_matched:
             self._process_response(observation, progress)
@@ -134,6 +138,7 @@ class Members(msgspec.Struct, omit_defaults=True):
     def _process_response(self, response: Observation, progress: Progress) -> None:
         body = response.body
         if not isinstance(body, HeartbeatResponse):
+            self.hidden = True
             return
         for name, member in self.known.items():
             if progress.members[name].heartbeat == response.paired_sequence:

@@ -246,6 +246,15 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paired_sequence: ClassVar[int] = _occurred("paired_sequence")
 
 
+UNREAD_API = -1
+"""The API key of a request that was cut before it."""
+
+
+def lacks_api(request: Observation) -> bool:
+    """Whether a request was cut before its API key: it may be any request, as if its bytes had been lost."""
+    return request.cut and request.api_key == UNREAD_API
+
+
 class ConnectionKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The connection of a window: its 16-byte ID, cluster, both addresses, and the feeder's run."""
 

@@ -29,10 +29,15 @@ from decoders.protocol import (
     JOINING,
     NO_ERROR,
     REBOOTSTRAP_REQUIRED,
-    UNSUPPORTED_VERSION,
 )
 from decoders.wire.framing import PREFIX
-from expectations.conversation.bodies import Advertisement, ClusterDescription, Heartbeat, SoftwareClaim
+from expectations.conversation.bodies import (
+    AdvertisedRanges,
+    Advertisement,
+    ClusterDescription,
+    Heartbeat,
+    SoftwareClaim,
+)
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import Member, member_name, split_name
 from expectations.conversation.observation import Observation
@@ -53,6 +58,8 @@ from expectations.identity.shown import (
     advertised_range,
     is_advertised,
     is_behind,
+    is_refusal,
+    may_describe,
     negotiated_after,
     offered_range,
     rejected_ids,
@@ -115,8 +122,9 @@ class ClaimTracker:
             return
         members, name = self._identities.members, member_name(heartbeat.group_id, heartbeat.member_id or "")
         if name not in members and name in self._progress.members:
-            members[name] = self._claims.shown_first(request)
-            members[name].joins = heartbeat.member_epoch == JOINING
+            members[name] = member = self._claims.shown_first(request)
+            member.began_whole = self._conversation.heartbeats_seen
+            member.joins = heartbeat.member_epoch == JOINING
             yield from self._claims.of_member(name, members[name], request)
         if name in members and (heartbeat.member_epoch or 0) < JOINING:
             yield from self._claims.of_member(name, members.pop(name), has_left=True)
@@ -145,21 +153,23 @@ class ClaimTracker:
                     yield self._claims.of_rejection(response, rejected)
             elif body.error_code == NO_ERROR:
                 identities.refusals.forget()
-                yield self._claims.of_advertisement(response, body)
+                yield self._claims.of_advertisement(response, body.ranges)
                 if withheld := self._conversation.withheld_before_login:
                     yield self._claims.of_withholding(response, withheld)
-        elif self._conversation.described is not None and not before.described_at:
+        elif response.api_key == API_VERSIONS:
+            yield self._claims.of_advertisement(response, ())
+        elif not before.described_at and (self._conversation.described or may_describe(response)):
             identities.negotiated = msgspec.structs.replace(before, described_at=at)
         if identities.negotiated != before and identities.client is not None:
             yield self._claims.of_client()
         if isinstance(body, Advertisement) and body.error_code == NO_ERROR:
-            # No claim is made for this alone: it matters only together with a later refusal.
+            # It makes no claim of its own: rules ask for it once the connection is used.
             identities.negotiated = msgspec.structs.replace(
                 identities.negotiated, unidentified=asked is not None and asked.withholds_ids
             )
         if claim := identities.route.process(response, self._conversation):
             yield claim
-        if _is_refusal(response):
+        if is_refusal(response):
             identities.refusals.process_refusal(response, self._progress.in_flight)
             yield from self._refused_by_error(response)
 
@@ -241,11 +251,11 @@ class ConnectionClaims:
         self._conversation = conversation
         self._progress = conversation.progress
 
-    def of_advertisement(self, response: Observation, body: Advertisement) -> Claim:
-        """Claim what the server advertised in a response."""
+    def of_advertisement(self, response: Observation, ranges: AdvertisedRanges) -> Claim:
+        """Claim what the server advertised in a response; without ranges if that could not be read."""
         conversation, at = self._conversation, response.first_captured_at
         server, witness = conversation.server, conversation.connection
-        return advertised_claim(conversation.cluster, server, body.ranges, at, witness)
+        return advertised_claim(conversation.cluster, server, ranges, at, witness)
 
     def of_instance(self, request: Observation | None = None, *, has_left: bool = False) -> Claim:
         """Claim the client instance ID; `request` is the first that shows it."""
@@ -265,6 +275,7 @@ class ConnectionClaims:
             group_id=group_id,
             member_id=member_id,
             membership=self._membership(name, joins=member.joins),
+            whole=self._conversation.heartbeats_seen,
         )
         yield claim
         if self._conversation.instance_id is not None:
@@ -294,7 +305,7 @@ class ConnectionClaims:
             first_correlation_id=self._conversation.first_correlation_id,
             gives_client_id_once=self._conversation.gives_client_id_once,
         )
-        if len(self._conversation.members.known) != 1:
+        if len(self._conversation.members.known) != 1 or self._conversation.members.hidden:
             return claim
         (name,) = self._conversation.members.known
         member = self._identities.members.get(name)
@@ -386,10 +397,3 @@ class ConnectionClaims:
             principal=conversation.principal,
             placement=conversation.placement,
         )
-
-
-def _is_refusal(response: Observation) -> bool:
-    body = response.body
-    if isinstance(body, Advertisement):
-        return body.refuses_version
-    return response.errors == (UNSUPPORTED_VERSION,)

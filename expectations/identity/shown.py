@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from decoders.protocol import API_VERSIONS, OPENING_APIS
-from expectations.conversation.bodies import ClusterDescription, SoftwareClaim
+from decoders.protocol import API_VERSIONS, DESCRIBE_CLUSTER, METADATA, OPENING_APIS, UNSUPPORTED_VERSION
+from expectations.conversation.bodies import Advertisement, ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import ApiKey, Count, Few, MemberName, SequenceNumber, Time, Version
@@ -192,6 +192,19 @@ def negotiated_after(before: Negotiated, request: Observation) -> Negotiated:
     if request.api_key not in OPENING_APIS and not before.used_at:
         return msgspec.structs.replace(before, used_at=at, first_use=request.api_key)
     return before
+
+
+def may_describe(response: Observation) -> bool:
+    """Whether a response that was cut described the cluster to the client."""
+    return response.cut and response.errors is None and response.api_key in (METADATA, DESCRIBE_CLUSTER)
+
+
+def is_refusal(response: Observation) -> bool:
+    """Whether a response refuses its request with error 35."""
+    body = response.body
+    if isinstance(body, Advertisement):
+        return body.refuses_version
+    return response.errors == (UNSUPPORTED_VERSION,)
 
 
 def _is_newer(request: Observation) -> bool:

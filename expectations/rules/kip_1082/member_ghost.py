@@ -37,7 +37,7 @@ class MemberGhost(IdentityRule):
     told all the same once another connection of the same client address and client ID goes on in the group
     for a session, at the same coordinator. Heartbeats to coordinators whose traffic is not captured are not
     seen. A member whose latest heartbeat was refused is no ghost: the coordinator no longer has it, or never
-    had it.
+    had it. Where a heartbeat or its response could not be read, it is undecided.
     """
 
     section = "Motivation"

@@ -10,7 +10,7 @@ from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING,
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import Member, Members, split_name
-from expectations.conversation.observation import Observation
+from expectations.conversation.observation import UNREAD_API, Observation, lacks_api
 from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen, why_unread
@@ -99,7 +99,7 @@ class MemberIdChanged(IdentityRule):
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT
-    apis = frozenset(HEARTBEAT_APIS)
+    apis = frozenset({*HEARTBEAT_APIS, UNREAD_API})
     kind = IdentityKind.MEMBERSHIP
     further_kinds = frozenset({IdentityKind.CLIENT})
     waits = True
@@ -108,10 +108,10 @@ class MemberIdChanged(IdentityRule):
 
     def on_request(self, request: Observation, conversation: Conversation, state: GroupMembers) -> Judgements:
         """Follow the members of each group."""
-        if request.api_key not in HEARTBEAT_APIS:
+        if request.api_key not in HEARTBEAT_APIS and not lacks_api(request):
             return
         if isinstance(request.body, Heartbeat) and request.body.member_id is not None:
-            yield from self._judge_heartbeat(request, request.body, conversation.members, state)
+            yield from self._judge_heartbeat(request, request.body, conversation, state)
         else:
             yield from _forget(state, why_unread(request))
 
@@ -150,7 +150,7 @@ class MemberIdChanged(IdentityRule):
         if any(other.member_id == claim.member_id for other in before):
             return conforms()
         previous = before[-1]
-        if not claim.began_whole or not previous.began_whole:
+        if not claim.began_whole or not previous.whole:
             return undecided(why_partly_seen(claim, previous))
         if not previous.has_left or any(_goes_on(other, claim) for other in others):
             return undecided(Reason.AMBIGUOUS_PROCESS)
@@ -164,7 +164,7 @@ class MemberIdChanged(IdentityRule):
             yield from _replace(group_id, member, conversation.members)
 
     def _judge_heartbeat(
-        self, request: Observation, heartbeat: Heartbeat, members: Members, state: GroupMembers
+        self, request: Observation, heartbeat: Heartbeat, conversation: Conversation, state: GroupMembers
     ) -> Judgements:
         group_id, member_id = heartbeat.group_id, heartbeat.member_id
         if not group_id:
@@ -180,8 +180,10 @@ class MemberIdChanged(IdentityRule):
             yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
         elif member_id == member.member_id:
             yield from _judge_own(member, request.count)
+        elif _may_be_second(request, heartbeat, member, conversation):
+            yield from _share(member, request.count)
         else:
-            yield from _judge_other(request, group_id, member_id, member, members)
+            yield from _judge_other(request, group_id, member_id, member, conversation.members)
 
 
 def _joins_without_id(request: Observation, heartbeat: Heartbeat) -> bool:
@@ -206,8 +208,6 @@ def _judge_other(
         yield from _drop_rivals(member)
         member.member_id = member_id
         yield conforms(request.count)
-    elif _is_other_client(request, member):
-        yield from _share(member, request.count)
     elif member.asked_until and member.assigned_id in (None, member_id):
         yield from _rejoin(request, member_id, member, facts)
     elif facts.has_left:
@@ -219,6 +219,20 @@ def _judge_other(
         silence = members.silence_of(group_id, member.member_id)
         if silence >= SILENT_INTERVALS * facts.heartbeat_interval * 1_000_000:
             yield from _replace(group_id, member, members)
+
+
+def _may_be_second(
+    request: Observation, heartbeat: Heartbeat, member: GroupMember, conversation: Conversation
+) -> bool:
+    """Whether another ID is that of another client, or may be that of a member that came before.
+
+    A client that changes its ID joins under the new one. Where something was missed, an ID that does not join
+    may have been there from the beginning.
+    """
+    if heartbeat.member_id == conversation.members.of(heartbeat.group_id or "", member.member_id).assigned_id:
+        return False
+    is_older = not conversation.heartbeats_seen and heartbeat.member_epoch != JOINING
+    return is_older or _is_other_client(request, member)
 
 
 def _is_other_client(request: Observation, member: GroupMember) -> bool:
@@ -339,7 +353,7 @@ def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
     first, joined = claim.first_correlation_id, previous.membership
     if first is None or joined is None or joined.joined_as is None or joined.epoch != JOINING:
         return False
-    if not claim.began_whole or not previous.began_whole:
+    if not claim.began_whole or not previous.whole:
         return False
     if claim.is_same_process(previous) or claim.has_other_principal(previous):
         return False

@@ -30,7 +30,8 @@ class MemberIdShared(IdentityRule):
     the other client, the one that came second, even if the first one reconnects beside it: that is undecided.
     A client that moves to another connection: the first one falls silent. One more heartbeat on it
     may be a late retransmission of what the client had given up, and is undecided; a second one is
-    not. A member that left in between may come back. Connections with the same addresses and ports at
+    not. A member that left in between may come back: if bytes were lost or heartbeats could not be read since
+    the first one of a connection, it is undecided. Connections with the same addresses and ports at
     one time are one connection that two feeders see. Connections of different hosts may be one connection,
     captured on both sides of an address translation by clocks that differ. It is undecided if both open
     and send heartbeats at one offset (10 ms more or less, 1 s at most), of which the opening or the first
@@ -52,6 +53,8 @@ class MemberIdShared(IdentityRule):
         rivals = [other for other in comparable if _are_rivals(claim, other)]
         shown = [other for other in rivals if not may_be_translated(claim, other)]
         first = next((other for other in shown if came_second(claim, other, others)), None)
+        if first is not None and (_may_have_left(claim) or _may_have_left(first)):
+            return undecided(Reason.LOST_BYTES)
         if first is not None:
             return self._violates(claim, first)
         before = [other for other in comparable if other.order < claim.order]
@@ -81,6 +84,11 @@ def _is_another(claim: Claim, other: Claim) -> bool:
     """Whether the other connection is one to the same server, and not the same one, seen twice."""
     is_same = other.connection == claim.connection or other.has_addresses_of(claim)
     return not is_same and other.server == claim.server
+
+
+def _may_have_left(claim: Claim) -> bool:
+    """Whether a heartbeat with which the member left may be missing since the connection showed it first."""
+    return claim.began_whole and not claim.whole
 
 
 def _are_rivals(claim: Claim, other: Claim) -> bool:

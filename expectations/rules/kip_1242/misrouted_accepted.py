@@ -10,7 +10,7 @@ from decoders.frame.record import Direction
 from decoders.protocol import SASL_HANDSHAKE
 from expectations.conversation.bodies import NO_NODE, ClusterDescription, SoftwareClaim
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
+from expectations.conversation.observation import Observation, lacks_api
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.shown import comparable_description
 from expectations.rules.base.reason import Reason
@@ -65,8 +65,8 @@ class MisroutedAccepted(IdentityRule):
     cluster was described there, and their node is listed under this address or, where hosts are names, under
     its port, as the only node accepted there. Otherwise they are undecided: an address may pass to another
     broker, or lead to several. Released brokers do not compare the IDs before authentication, and
-    controllers never do: what was accepted before SaslHandshake is not judged, and what was accepted before
-    bytes to the broker were lost is undecided.
+    controllers never do: what was accepted before SaslHandshake is not judged. What was accepted before bytes
+    to the broker were lost, or before a request that was cut before its API, is undecided.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -82,10 +82,11 @@ class MisroutedAccepted(IdentityRule):
     def on_request(
         self, request: Observation, conversation: Conversation, state: AcceptedState
     ) -> Judgements:
-        """Forget what was accepted before authentication."""
-        if request.api_key == SASL_HANDSHAKE:
+        """Forget what was accepted before authentication, or before a request that may begin it."""
+        if lacks_api(request) and state.accepted:
+            yield undecided(Reason.CUT, len(state.accepted))
+        if lacks_api(request) or request.api_key == SASL_HANDSHAKE:
             state.accepted.clear()
-        yield from ()
 
     def on_response(
         self, response: Observation, conversation: Conversation, state: AcceptedState

@@ -84,12 +84,18 @@ class TelemetryIdMismatch(Rule):
             return
         if not isinstance(request.body, TelemetryIdentity):
             if not request.has_header:
+                self._note_question(request, state)
                 yield undecided(why_unread(request), request.count)
         elif request.body.instance_id != ZERO_UUID:
             yield from _judge_id(request, request.body.instance_id, conversation, state)
         elif request.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
-            state.asking = [*state.asking, request.first_sequence][-ASSIGNED_LIMIT:]
+            self._note_question(request, state)
             yield _judge_zero(request, conversation)
+
+    def _note_question(self, request: Observation, state: TelemetryState) -> None:
+        """Note a request that asks for an ID, or may: one that could not be read."""
+        if request.api_key == GET_TELEMETRY_SUBSCRIPTIONS:
+            state.asking = [*state.asking, request.first_sequence][-ASSIGNED_LIMIT:]
 
     def on_response(
         self, response: Observation, conversation: Conversation, state: TelemetryState

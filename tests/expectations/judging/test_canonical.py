@@ -93,7 +93,7 @@ def test_a_form_filled_with_its_values_is_the_state() -> None:
         back.findings = state.findings
         assert back == state
         assert canonical(back)[0] == facts
-    assert odd < walked / 20
+    assert odd < walked / 18
 
 
 def test_connections_that_behave_alike_have_equal_facts() -> None:
