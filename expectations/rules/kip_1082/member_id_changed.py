@@ -229,7 +229,8 @@ def _may_be_second(
     A client that changes its ID joins under the new one. Where something was missed, an ID that does not join
     may have been there from the beginning.
     """
-    if heartbeat.member_id == conversation.members.of(heartbeat.group_id or "", member.member_id).assigned_id:
+    facts = conversation.members.of(heartbeat.group_id or "", member.member_id)
+    if heartbeat.member_id in (facts.assigned_id, member.assigned_id):
         return False
     is_older = not conversation.heartbeats_seen and heartbeat.member_epoch != JOINING
     return is_older or _is_other_client(request, member)

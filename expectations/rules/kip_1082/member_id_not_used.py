@@ -12,7 +12,7 @@ from decoders.protocol import (
     SHARE_FETCH,
     TXN_OFFSET_COMMIT,
 )
-from expectations.conversation.bodies import Heartbeat, HeartbeatResponse, MemberRequest
+from expectations.conversation.bodies import Heartbeat, MemberRequest
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import MEMBER_LIMIT
 from expectations.conversation.observation import Observation
@@ -33,10 +33,7 @@ SHARE_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
 
 
 class UnnamedMember(msgspec.Struct, omit_defaults=True):
-    """Whether the coordinator may have assigned an ID that is not known.
-
-    A heartbeat or JoinGroup named no member, or the response to a heartbeat could not be read.
-    """
+    """Whether a heartbeat or JoinGroup named no member: the coordinator may have assigned an unknown ID."""
 
     seen: bool = False
 
@@ -86,14 +83,6 @@ class MemberIdNotUsed(Rule):
         elif isinstance(body, MemberRequest) and not is_blank(body.member_id):
             yield from _judge_member(request, body, conversation, state)
 
-    def on_response(
-        self, response: Observation, conversation: Conversation, state: UnnamedMember
-    ) -> Judgements:
-        """Remember a heartbeat's response that could not be read."""
-        is_of_heartbeat = response.api_key in HEARTBEAT_APIS and response.is_matched
-        state.seen = state.seen or (is_of_heartbeat and not isinstance(response.body, HeartbeatResponse))
-        return iter(())
-
 
 def _judge_member(
     request: Observation, sender: MemberRequest, conversation: Conversation, state: UnnamedMember
@@ -106,7 +95,7 @@ def _judge_member(
         yield conforms(request.count)
     elif not conversation.unbroken:
         yield undecided(why_incomplete(conversation), request.count)
-    elif state.seen:
+    elif state.seen or conversation.members.hidden:
         yield undecided(Reason.NOT_SHOWN, request.count)
     elif conversation.shares_clients:
         yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
