@@ -54,8 +54,10 @@ def handler(switch: Switch) -> type[BaseHTTPRequestHandler]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            length = min(int(self.headers.get("Content-Length") or 0), LONGEST_BODY)
-            if _is_watchdog(self.rfile.read(length)):
+            length = self.headers.get("Content-Length", "")
+            if not length.isdecimal():
+                self._answer(411, "expected a Content-Length")
+            elif _is_watchdog(self.rfile.read(min(int(length), LONGEST_BODY))):
                 switch.record_arrival()
                 self._answer(200, "heard")
             else:

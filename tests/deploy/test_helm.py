@@ -168,9 +168,9 @@ def test_dashboards_and_alerts_are_the_generated_ones(run: Run) -> None:
     assert dashboards == {
         f"kipwatch-{path.name}": json.loads(path.read_text()) for path in GENERATED.glob("*.json")
     }
-    alerts = (
-        (GENERATED / "alerts.yml").read_text().replace("http://127.0.0.1:3000", "https://grafana.example.com")
-    )
+    alerts = (GENERATED / "alerts.yml").read_text()
+    for ours, theirs in (("127.0.0.1:3000", "grafana"), ("127.0.0.1:9108", "kipwatch")):
+        alerts = alerts.replace(f"http://{ours}", f"https://{theirs}.example.com")
     assert of_kind(text, "PrometheusRule")["spec"] == yaml.safe_load(alerts)
 
 

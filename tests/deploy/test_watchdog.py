@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import sys
@@ -80,3 +81,11 @@ def test_it_acts_once_for_each_silence(watchdog: Watchdog) -> None:
 )
 def test_another_alert_is_no_sign_of_life(watchdog: Watchdog, name: str, status: str) -> None:
     assert watchdog.post(name, status) == 400
+
+
+@pytest.mark.parametrize("length", ["-1", "much"])
+def test_a_body_without_an_end_is_refused(watchdog: Watchdog, length: str) -> None:
+    connection = http.client.HTTPConnection(watchdog.address, timeout=10)
+    connection.request("POST", "/", headers={"Content-Length": length})
+    assert connection.getresponse().status == 411
+    connection.close()
