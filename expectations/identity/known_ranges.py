@@ -54,11 +54,13 @@ Range = tuple[int, int]
 class KnownRanges(NamedTuple):
     """What is known of one API at a server's address: its range in each list in force, latest list last.
 
-    `by_others` is True if the lists were made to other connections. There is no range if nothing is known.
+    `by_others` is True if the lists were made to other connections. There is no range if nothing is known, or
+    if one of the lists could not be read: then `is_unreadable`, and the server may support anything.
     """
 
     ranges: Sequence[Range]
     by_others: bool
+    is_unreadable: bool = False
 
     def include(self, version: int) -> bool:
         """Whether any range has a version."""
@@ -78,7 +80,8 @@ def known_ranges(claim: Claim, others: Sequence[Claim]) -> KnownRanges:
     in_force, _ = _advertisements_of(claim, others)
     ranges = [each for made in in_force for each in ranges_of(made, claim.refused.api_key)]
     is_unreadable = any(not made.ranges for made in in_force)
-    return KnownRanges([] if is_unreadable else _if_usable(ranges), by_others=True)
+    usable = [] if is_unreadable else _if_usable(ranges)
+    return KnownRanges(usable, by_others=True, is_unreadable=is_unreadable)
 
 
 def is_refused_version(claim: Claim, others: Sequence[Claim]) -> bool | None:

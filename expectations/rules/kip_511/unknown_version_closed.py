@@ -63,6 +63,8 @@ class UnknownVersionClosed(IdentityRule):
         known = known_ranges(claim, others)
         if known.include(refused.api_version):
             return conforms()
+        if known.is_unreadable:
+            return undecided(Reason.NOT_SHOWN)
         is_known = known.lists_the_api or (not refused.is_newer and _responds_to_another(claim, others))
         if not is_known:
             return undecided(Reason.NOT_SHOWN)
