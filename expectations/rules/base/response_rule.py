@@ -271,9 +271,9 @@ class UntoldRequests(SuspectedOffences, omit_defaults=True):
         waiting = self.untold.pop(version)
         is_refused = UNSUPPORTED_VERSION in (response.errors or ())
         if is_refused and waiting > response.count:
-            self.untold[version] = waiting - response.count
+            self.untold[version], waiting = waiting - response.count, response.count
         # Where both are equal, the response's count is taken: a learnt transition reads it from each frame.
-        count = response.count if is_refused or waiting == response.count else waiting
+        count = response.count if waiting == response.count else waiting
         yield undecided(why_untold(conversation), count) if is_refused else conforms(count)
 
 

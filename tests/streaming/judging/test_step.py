@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
@@ -96,6 +96,12 @@ class Totals:
 
 @examples(120)
 @given(st.lists(st.sampled_from(list(STEPS)), max_size=30), st.integers(0, 40), st.booleans(), st.booleans())
+@example(
+    ["informed, refused", "informed, no response", "negotiate", "informed, refused", "informed, refused"],
+    2,
+    False,
+    False,
+)
 def test_a_conversation_stored_midway_is_judged_as_in_one_step(
     steps: list[str], split: int, mid_stream: bool, closed: bool
 ) -> None:
