@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
+from decoders.wire.framing import SHORTEST_FRAME
 from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 
@@ -102,7 +103,9 @@ def _packets(connection: _Connection, record: Record, at: int) -> list[Packet]:
             connection.lose(record.direction, record.true_length)
             return []
         case Kind.INVALID_SIZE if connection.has_spoken:
-            return connection.sent(at, record.direction, _LENGTH.pack(record.true_length))
+            # A frame that is too short is read to its end.
+            rest = bytes(record.true_length if record.true_length < SHORTEST_FRAME else 0)
+            return connection.sent(at, record.direction, _LENGTH.pack(record.true_length) + rest)
         case Kind.CLOSED if record.closing in _CAPTURABLE:
             return _closing(connection, record, at)
     raise NotCapturableError(f"{record.kind.name.lower()} {record.closing.name.lower()}")
