@@ -137,14 +137,13 @@ class InformedOffences(msgspec.Struct, omit_defaults=True):
         self.first = self.first or dataclasses.replace(offence, subject=request)
         early = min(request.count, max(0, ENOUGH - 1 - self.informed))
         self.informed += request.count
-        return early, _repeated(self.first, request, request.count - early)
+        proven = request.count - early
+        return early, _repeated(self.first, request, proven) if proven else None
 
 
-def _repeated(first: Judgement, latest: Observation, count: int) -> Judgement | None:
-    """Return the judgement on `count` offences that end with `latest`, None if there are none."""
+def _repeated(first: Judgement, latest: Observation, count: int) -> Judgement:
+    """Return the judgement on `count` offences that end with `latest`."""
     assert first.subject is not None
-    if count == 0:
-        return None
     until = latest.occurrence
     occurrence = msgspec.structs.replace(
         first.subject.occurrence, last_sequence=until.last_sequence, last_captured_at=until.last_captured_at
@@ -182,7 +181,7 @@ class SuspectedOffences(InformedOffences, omit_defaults=True):
             left = dataclasses.replace(offence, count=offence.count - answered)
             self.held[response.paired_sequence] = left
         if UNSUPPORTED_VERSION in (response.errors or ()):
-            yield dataclasses.replace(offence, count=answered)
+            yield self._refused(offence, answered)
         else:
             yield undecided(Reason.UNDER_WAY, answered)
 
@@ -190,9 +189,18 @@ class SuspectedOffences(InformedOffences, omit_defaults=True):
         """Judge the offences that are still held when the connection closes."""
         for offence in self.held.values():
             assert offence.subject is not None
-            is_refused = conversation.closed_upon == request_version(offence.subject.statement)
-            yield offence if is_refused else undecided(Reason.UNDER_WAY, offence.count)
+            if conversation.closed_upon == request_version(offence.subject.statement):
+                yield self._refused(offence, offence.count)
+            else:
+                yield undecided(Reason.UNDER_WAY, offence.count)
         self.held.clear()
+
+    def _refused(self, offence: Judgement, count: int) -> Judgement:
+        """Return the judgement on `count` of a held offence, with which equal ones may have been folded."""
+        assert offence.subject is not None and self.first is not None and self.first.subject is not None
+        if offence.subject.statement == self.first.subject.statement:
+            return _repeated(self.first, offence.subject, count)
+        return dataclasses.replace(offence, count=count)
 
     def give_up(self) -> Judgements:
         """Drop all offences that are held: the responses will not be recognised."""

@@ -102,6 +102,7 @@ class Totals:
     False,
     False,
 )
+@example(["informed", "negotiate", "informed", "informed, refused"], 2, False, False)
 def test_a_conversation_stored_midway_is_judged_as_in_one_step(
     steps: list[str], split: int, mid_stream: bool, closed: bool
 ) -> None:
