@@ -11,8 +11,8 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Container
+from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from decoders.codec.request import write_request
@@ -72,10 +72,12 @@ class InstanceClient:
         *,
         tls: ssl.SSLContext | None = None,
         patience: float = TIMEOUT,
+        used_ports: Container[int] = (),
     ) -> None:
         """Connect from the address `host`, "" for any; with TLS if `tls` is given. Raises OSError.
 
-        `patience` is the most seconds to wait for the connection, and for bytes of a response.
+        `patience` is the most seconds to wait for the connection, and for bytes of a response. None of the
+        `used_ports` is taken again.
         """
         self._schemas = schemas
         self._server = address
@@ -84,7 +86,13 @@ class InstanceClient:
         self.instance_id = instance_id
         self._correlation_id = 0
         self._tls = tls
-        self._socket = socket.create_connection(address, patience, source_address=(host, 0))
+        with ExitStack() as refused:
+            while True:
+                self._socket = socket.create_connection(address, patience, source_address=(host, 0))
+                if self.port not in used_ports:
+                    break
+                # As long as it is open, the next one has another port.
+                refused.enter_context(self._socket)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
 
@@ -105,6 +113,12 @@ class InstanceClient:
         """The client's address and port, as findings have it."""
         host, port = self._socket.getsockname()[:2]
         return f"{host}:{port}"
+
+    @property
+    def port(self) -> int:
+        """The client's port."""
+        port: int = self._socket.getsockname()[1]
+        return port
 
     def newest(self, api: str) -> int:
         """The newest version of an API, which uses header v3."""

@@ -103,6 +103,8 @@ class Target:
     ranges: RangesByName = field(default_factory=dict)
     requests: int = 0
     received: int = 0
+    used_ports: set[int] = field(default_factory=set)
+    """Ports of earlier connections: a capture with two from one port may show one connection twice."""
     deadline: float = field(default_factory=lambda: time.monotonic() + MOST_SECONDS)
 
     @property
@@ -140,7 +142,9 @@ class ProbingClient(InstanceClient):
             "",
             tls=target.security.tls,
             patience=target.patience,
+            used_ports=target.used_ports,
         )
+        target.used_ports.add(self.port)
         self.target = target
         self.trouble = ""
         """Why a request has no response; "" if each has one."""
@@ -154,10 +158,7 @@ class ProbingClient(InstanceClient):
         self._record = record
         self._last = 0
         self._synthetic = SyntheticConnection(
-            _address(self._socket.getsockname()),
-            _address(self._socket.getpeername()),
-            # With equal sequences, a later connection of the same port would look like a repetition.
-            initial_sequences=(secrets.randbits(32), secrets.randbits(32)),
+            _address(self._socket.getsockname()), _address(self._socket.getpeername())
         )
         self._record(self._synthetic.opened(self._now()))
 

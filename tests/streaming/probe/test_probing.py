@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -134,6 +135,26 @@ def test_a_hostile_server_gets_rows(serve: Callable[[socket.socket], None], stat
     assert target.requests <= MOST_REQUESTS
     assert most < 250 * MOST_READ
     assert time.monotonic() - began < 60
+
+
+def test_no_connection_has_the_port_of_an_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux may give it out again at once. The two could be one connection that was captured twice."""
+    connect, used = socket.create_connection, [0, 0]
+
+    def connect_again(address: Address, timeout: float, source_address: Address) -> socket.socket:
+        return connect(address, timeout, (source_address[0], used.pop()))
+
+    monkeypatch.setattr(socket, "create_connection", connect_again)
+    with ModelBroker() as broker:
+        target = Target(SCHEMAS, broker.address)
+        with target.connect(lambda _packets: None) as first:
+            port = first.port
+            # Else the port of the side that closes first waits for late segments.
+            first._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        used += [0, port]
+        with target.connect(lambda _packets: None) as second:
+            assert second.port != port
+    assert used == [0]
 
 
 @pytest.mark.parametrize(
