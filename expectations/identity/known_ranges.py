@@ -112,7 +112,7 @@ def _is_closed_upon_as_removed(claim: Claim, others: Sequence[Claim]) -> bool:
     was_asked = claim.refused.advertised is not None or any(other.ranges is not None for other in others)
     if was_asked or claim.refused.by_error or not _was_removed(claim):
         return False
-    closes = [each for each in closes_upon_same(claim, others) if takes_requests(each, others)]
+    closes = counted_closes(claim, others)
     is_answered = claim.refused.served or first_response(others, *claim.refused.request) is not None
     if claim not in closes or is_answered or not are_in_a_row(closes):
         return False
@@ -189,7 +189,12 @@ def serves(others: Sequence[Claim], *, after_login: bool) -> bool:
     return any(other.after_login is after_login for other in others)
 
 
-def takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
+def counted_closes(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
+    """Return the closes upon the same request that count: those of a listener that takes requests."""
+    return [each for each in _closes_upon_same(claim, others) if _takes_requests(each, others)]
+
+
+def _takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
     """Whether the listener took requests other than those that open a connection on the closed one.
 
     It takes none once a login has expired (KIP-368). How long one lasts is not read, so none counts that is
@@ -201,7 +206,7 @@ def takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
     return close.refused.admitted or serves(others, after_login=False)
 
 
-def closes_upon_same(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
+def _closes_upon_same(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
     """Return the claims of all closes upon the request that a claim's connection was closed upon."""
     assert claim.refused is not None
     request = claim.refused.request
@@ -230,7 +235,7 @@ def is_negotiation_refused(claim: Claim, others: Sequence[Claim]) -> bool:
     They show nothing if the broker ever responded to that version, if it also closed upon requests that it
     supports, or if it advertised no versions to anybody at that time.
     """
-    closes = closes_upon_same(claim, others)
+    closes = _closes_upon_same(claim, others)
     begin, end = min(close.opened_at for close in closes), max(close.since for close in closes)
     answered_at = first_response(others, API_VERSIONS, claim.api_version)
     if answered_at is not None and answered_at <= end + MINUTE:

@@ -9,11 +9,10 @@ from expectations.identity.claim import Claim, IdentityKind, Refused
 from expectations.identity.known_ranges import (
     ENOUGH_CLOSES,
     are_in_a_row,
-    closes_upon_same,
+    counted_closes,
     first_response,
     is_negotiation_refused,
     known_ranges,
-    takes_requests,
 )
 from expectations.identity.shown import is_advertised
 from expectations.rules.base.reason import Reason
@@ -83,11 +82,8 @@ class AdvertisedVersionRefused(IdentityRule):
             return self._violates("with error 35") if is_negotiation else conforms()
         if claim.refused.is_unread:
             return undecided(Reason.CUT)
-        closes = [
-            each
-            for each in closes_upon_same(claim, others)
-            if takes_requests(each, others) and each.refused and not each.refused.is_unread
-        ]
+        counted = counted_closes(claim, others)
+        closes = [each for each in counted if each.refused and not each.refused.is_unread]
         is_answered = first_response(others, *claim.refused.request) is not None
         if claim not in closes or is_answered or not are_in_a_row(closes):
             return undecided(Reason.OTHER_CAUSE)
