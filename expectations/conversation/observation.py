@@ -246,13 +246,18 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     paired_sequence: ClassVar[int] = _occurred("paired_sequence")
 
 
-UNREAD_API = -1
-"""The API key of a request that was cut before it."""
+NOT_CAPTURED = -1
+"""The API key or version of a request of which too little was captured."""
 
 
 def lacks_api(request: Observation) -> bool:
     """Whether a request was cut before its API key: it may be any request, as if its bytes had been lost."""
-    return request.cut and request.api_key == UNREAD_API
+    return request.cut and request.api_key == NOT_CAPTURED
+
+
+def lacks_version(request: Observation) -> bool:
+    """Whether a request was cut before its API version. A negative version that was read is a failure."""
+    return request.cut and request.failure is None and request.api_version == NOT_CAPTURED
 
 
 class ConnectionKey(msgspec.Struct, frozen=True, array_like=True, gc=False):

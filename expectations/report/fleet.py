@@ -21,7 +21,7 @@ from decoders.frame.record import Kind, host_of
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
+from expectations.conversation.observation import NOT_CAPTURED, Observation
 from expectations.conversation.texts import identifier_bytes
 from expectations.judging.terms import ClientNames, OwnerOf
 from expectations.report.client import Client, Software, VersionUse, software_order
@@ -32,8 +32,6 @@ from expectations.rules.base.rule import Rule
 
 LISTED_IDS = 20
 """How many client IDs and member IDs are listed for a client software."""
-NOT_CAPTURED = -1
-"""The API key or version of an observed request of which too little was captured."""
 INSTANCE_ID_BYTES = 16
 """Bytes of a client instance ID in a header."""
 

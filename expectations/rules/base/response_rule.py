@@ -245,11 +245,6 @@ class AfterResponseRule(Rule):
         """Judge a request as if the client had read the response. None if nothing is to be judged."""
 
 
-def lacks_version(request: Observation) -> bool:
-    """Whether a request was cut before its API version. A negative version that was read is a failure."""
-    return request.cut and request.failure is None and request.api_version == -1
-
-
 UNTOLD_LIMIT = 32
 """API versions of one connection whose requests wait for the broker to serve them; others are undecided."""
 

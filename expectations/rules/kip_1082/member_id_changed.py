@@ -10,7 +10,7 @@ from decoders.protocol import CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_APIS, JOINING,
 from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import Member, Members, split_name
-from expectations.conversation.observation import UNREAD_API, Observation, lacks_api
+from expectations.conversation.observation import NOT_CAPTURED, Observation, lacks_api
 from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen, why_unread
@@ -99,7 +99,7 @@ class MemberIdChanged(IdentityRule):
     message = 'the member ID for group "{group}" changed from {expected} to {observed} ({when})'
     level = Level.VIOLATION
     role = Role.CLIENT
-    apis = frozenset({*HEARTBEAT_APIS, UNREAD_API})
+    apis = frozenset({*HEARTBEAT_APIS, NOT_CAPTURED})
     kind = IdentityKind.MEMBERSHIP
     further_kinds = frozenset({IdentityKind.CLIENT})
     waits = True

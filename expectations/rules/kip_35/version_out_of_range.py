@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from expectations.conversation.negotiation import Advertised
-from expectations.conversation.observation import Observation
+from expectations.conversation.observation import Observation, lacks_version
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.response_rule import AdvertisedRangesRule, lacks_version
+from expectations.rules.base.response_rule import AdvertisedRangesRule
 from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.observation import Observation
+from expectations.conversation.observation import Observation, lacks_version
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.response_rule import AfterResponseRule, SuspectedOffences, lacks_version
+from expectations.rules.base.response_rule import AfterResponseRule, SuspectedOffences
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
 
 
