@@ -190,17 +190,22 @@ def serves(others: Sequence[Claim], *, after_login: bool) -> bool:
 
 
 def counted_closes(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
-    """Return the closes upon the same request that count: those of a listener that takes requests."""
-    return [each for each in _closes_upon_same(claim, others) if _takes_requests(each, others)]
+    """Return the closes upon the same request that count.
+
+    The request was captured whole, since one that was cut may be malformed, and the listener takes requests.
+    """
+    return [each for each in _closes_upon_same(claim, others) if _counts(each, others)]
 
 
-def _takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
-    """Whether the listener took requests other than those that open a connection on the closed one.
+def _counts(close: Claim, others: Sequence[Claim]) -> bool:
+    """Whether a close upon a whole request is one by a listener that takes requests other than opening ones.
 
     It takes none once a login has expired (KIP-368). How long one lasts is not read, so none counts that is
     older than a MINUTE.
     """
     assert close.refused is not None
+    if close.refused.is_unread:
+        return False
     if close.refused.shook_hands and close.since > close.opened_at + MINUTE:
         return False
     return close.refused.admitted or serves(others, after_login=False)

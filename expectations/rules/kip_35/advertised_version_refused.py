@@ -82,8 +82,7 @@ class AdvertisedVersionRefused(IdentityRule):
             return self._violates("with error 35") if is_negotiation else conforms()
         if claim.refused.is_unread:
             return undecided(Reason.CUT)
-        counted = counted_closes(claim, others)
-        closes = [each for each in counted if each.refused and not each.refused.is_unread]
+        closes = counted_closes(claim, others)
         is_answered = first_response(others, *claim.refused.request) is not None
         if claim not in closes or is_answered or not are_in_a_row(closes):
             return undecided(Reason.OTHER_CAUSE)
