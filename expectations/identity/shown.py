@@ -60,7 +60,8 @@ class Refusals(msgspec.Struct, array_like=True):
     `in_a_row` counts how often error 35 refused that version, each time before it was asked again,
     and `refused_at` is the time of the latest such refusal. Any other request sets the count to 0. `claimed`
     counts the claims by API version. `is_malformed` says that the latest request, of any API, could not be
-    decoded: a close upon it refuses no version. `is_unread` says that it was cut: it may be malformed.
+    decoded: a close upon it refuses no version. `is_unread` says that it was cut although a schema has its
+    version: it may be malformed.
     """
 
     version: Version = -1
@@ -76,7 +77,8 @@ class Refusals(msgspec.Struct, array_like=True):
 
     def process_request(self, request: Observation, in_flight: InFlight) -> bool:
         """Process a request, and return whether it was sent once more after ENOUGH refusals in a row."""
-        self.is_malformed, self.is_unread = request.failure is not None, request.is_partly_read
+        self.is_malformed = request.failure is not None
+        self.is_unread = request.known and request.is_partly_read
         if (request.api_key, request.api_version) != (API_VERSIONS, self.version):
             self.in_a_row = 0
         if request.api_key != API_VERSIONS:

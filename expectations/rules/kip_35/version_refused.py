@@ -45,10 +45,11 @@ class VersionRefused(IdentityRule):
 
     Where nobody ever asked for versions, one that Kafka 4.0 removed is refused if the broker closes upon it
     three times in a row, on connections that logged in or where it serves others without a login, never
-    responded to it, and closes upon nothing else within a minute. A close upon a request that was cut does
-    not count there. Otherwise, if no list is known, or the broker has responded to that version all the
-    same, at the address or on this connection, it is undecided. A version inside the range conforms: a close
-    alone refuses nothing. A Produce that cannot be read is undecided, since it may expect no response.
+    responded to it, and closes upon nothing else within a minute. A request that was cut, of a version that
+    a schema has, does not count there. Otherwise, if no list is known, or the broker has responded to that
+    version all the same, at the address or on this connection, it is undecided. A version inside the range
+    conforms: a close alone refuses nothing. A Produce that cannot be read is undecided, since it may expect
+    no response.
     """
 
     section = "Proposed Changes"
