@@ -5,8 +5,10 @@ Records of the frames topic that are no blocks reach the quarantine: librdkafka'
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 from unittest.mock import Mock
 
 import msgspec
@@ -71,7 +73,7 @@ def test_a_finding_that_kafka_never_takes_is_logged_and_the_others_are_written(
     sink = FindingsSink(broker.internal, "large", {})
     assert sink.write([finding(1), finding(2, "x" * 2_000_000), finding(3)]) == 1
     assert records_of(broker, "large") >= 2
-    assert "finding-refused" in capsys.readouterr().out
+    assert [line["id"] for line in logged(capsys, "finding-refused")] == [finding(2).id]
 
 
 @pytest.mark.jvm
@@ -86,47 +88,61 @@ def test_a_broker_that_refuses_a_batch_for_its_size_gets_its_findings_one_by_one
     large = finding(MANY, "x" * 2 * SMALL_BYTES)
     assert sink.write([*map(finding, range(MANY)), large, finding(MANY + 1)]) == 1
     assert records_of(broker, "small") == MANY + 1
-    assert capsys.readouterr().out.count('"event": "finding-refused"') == 1
+    assert [line["id"] for line in logged(capsys, "finding-refused")] == [large.id]
     assert sink.write([finding(MANY + 2)]) == 0
 
 
-@pytest.mark.jvm
 def test_without_kafka_the_batch_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.query.topic_sinks.FLUSH_SECONDS", 1.0)
+    monkeypatch.setattr(topic_sinks, "FLUSH_SECONDS", 0.5)
     with pytest.raises(FindingsNotWrittenError, match="no answer in time"):
         FindingsSink("127.0.0.1:1", "nowhere", {}).write([finding(1)])
 
 
-class StalledProducer:
-    """Its queue has room for two records, of which Kafka refuses the first and leaves the second."""
+class StallingProducer:
+    """Kafka refuses the first finding of each batch for the size of the batch, and stalls at the second.
+
+    `sent` has the IDs of all findings that it was given, also of those that it was given again.
+    """
 
     def __init__(self) -> None:
-        self.waiting: list[Message] = []
+        self.sent: list[str] = []
+        self.stalls = True
 
-    def produce(self, _topic: str, key: str, value: bytes, on_delivery: Callable[..., None]) -> None:
-        if len(self.waiting) >= 2:
-            raise BufferError("Local: Queue full")
-        message = Mock(spec=Message)
-        message.key.return_value, message.value.return_value = key.encode(), value
-        self.waiting.append(message)
-        if len(self.waiting) == 1:
+    def produce(self, _topic: str, key: str | bytes, value: bytes, on_delivery: Callable[..., None]) -> None:
+        name = key if isinstance(key, str) else key.decode()
+        self.sent.append(name)
+        if name == finding(1).id:
+            message = Mock(spec=Message)
+            message.key.return_value, message.value.return_value = name.encode(), value
             on_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), message)
 
     def flush(self, _seconds: float) -> int:
-        return len(self.waiting)
+        return int(self.stalls)
 
 
-def test_findings_of_a_large_batch_are_not_sent_again_while_nothing_is_acknowledged() -> None:
-    sink = FindingsSink("127.0.0.1:1", "nowhere", {})
-    sink._producer = StalledProducer()
+def test_findings_of_a_large_batch_are_sent_alone_once_all_others_are_acknowledged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of batches that were repeated meanwhile are not sent again."""
+    producer, batch = StallingProducer(), [finding(1), finding(2)]
+    monkeypatch.setattr(topic_sinks, "made", lambda *_: producer)
+    sink, names = FindingsSink("127.0.0.1:1", "nowhere", {}), [each.id for each in batch]
     for _ in range(2):
         with pytest.raises(FindingsNotWrittenError, match="no answer in time"):
-            sink.write([finding(1), finding(2)])
-        sink._producer.waiting.clear()
-    assert len(sink._in_large_batches) == 1
+            sink.write(batch)
+    assert producer.sent == 2 * names
+    producer.stalls = False
+    assert sink.write(batch) == 1
+    assert producer.sent == 3 * names + names[:1]
 
 
 TOPIC = "kipwatch.quarantine"
+
+
+def logged(capsys: pytest.CaptureFixture[str], event: str) -> list[dict[str, Any]]:
+    """The lines of the query's log about an event, since the last call."""
+    lines = map(json.loads, capsys.readouterr().out.splitlines())
+    return [line for line in lines if line["event"] == event]
 
 
 @pytest.fixture
@@ -200,8 +216,11 @@ def test_without_kafka_it_is_counted_and_logged_and_the_next_batch_waits_for_not
     monkeypatch.setattr(topic_sinks, "WRITTEN_WITHIN", 0.2)
     sink = QuarantineSink("127.0.0.1:1", TOPIC, {})
     assert sink.write([refused(5, 3)]) == {QuarantineFate.FAILED: 3, QuarantineFate.LEFT_OUT: 2}
+    (line,) = logged(capsys, "not-quarantined")
+    assert (line["records"], line["line"].startswith(f"{TOPIC}: ")) == (3, True)
     monkeypatch.setattr(topic_sinks, "WRITTEN_WITHIN", 1000.0)
     assert sink.write([refused(4, 4)]) == {QuarantineFate.FAILED: 4}
+    assert logged(capsys, "not-quarantined") == []
 
 
 def test_a_topic_that_cannot_be_used_is_logged_once_and_its_records_are_counted(
@@ -210,3 +229,5 @@ def test_a_topic_that_cannot_be_used_is_logged_once_and_its_records_are_counted(
     sink = QuarantineSink("127.0.0.1:1", TOPIC, {}, "cannot create the topic")
     for _ in range(2):
         assert sink.write([refused(2, 1)]) == {QuarantineFate.FAILED: 1, QuarantineFate.LEFT_OUT: 1}
+    (line,) = logged(capsys, "no-quarantine")
+    assert line["line"] == "cannot create the topic"
