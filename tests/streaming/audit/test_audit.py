@@ -1,4 +1,4 @@
-"""The audit reads the end of a topic from a broker: librdkafka's own mock, over loopback."""
+"""The audit reads the end of a topic from a broker, librdkafka's own mock on loopback, and an archive."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import io
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -14,9 +15,13 @@ from rich.console import Console
 
 from decoders.frame.record import Endpoint, Kind, Record
 from decoders.schema.registry import Schemas, default_schemas
+from streaming.archive.archive import Archive
 from streaming.audit import frames_topic
 from streaming.user_error import UserError
 from tests.decoders.frame.columnar.batches import block
+from tests.exchange import Exchange
+from tests.streaming.archive.test_archive import NAMES, judged
+from tests.streaming.captures import violating
 
 pytestmark = pytest.mark.slow  # Great Expectations takes seconds to load
 
@@ -124,6 +129,27 @@ def test_a_topic_of_other_records_is_one_line_that_names_the_place(
     assert broker.flush(5) == 0
     with pytest.raises(UserError, match=r"orders, partition .* holds no frames of kipwatch"):
         auditing.audit(address(broker), "orders", 10)
+
+
+def test_findings_are_compared_with_the_checks_of_their_own_query(
+    auditing: ModuleType, tmp_path: Path
+) -> None:
+    """Two queries share an archive, and each finds what the other does not."""
+    malformed = Exchange()
+    malformed.negotiate(client_id="app")
+    malformed.request("Metadata", 12, frame=bytes.fromhex("0003000c00000009ffff00ff"))
+    for query, exchange in (("p", violating()), ("q", malformed)):
+        Archive(str(tmp_path), NAMES).write(query, 0, [judged(exchange)])
+
+    def is_counted() -> bool:
+        results = auditing.audit_archive(tmp_path, auditing.Days(), default_schemas())
+        outcomes = {each.id: each.success for result in results for each in result.outcomes}
+        return bool(outcomes["finding-was-counted"])
+
+    assert is_counted()
+    for path in (tmp_path / "coverage").rglob("q-*.parquet"):
+        path.unlink()
+    assert not is_counted()
 
 
 def test_a_broker_that_is_not_there_is_one_line(
