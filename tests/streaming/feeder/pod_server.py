@@ -55,10 +55,14 @@ def pod(
 
 
 class PodServer:
-    """Serves until `close`. `asked` has the query of each request, `account` is the service account."""
+    """Serves until `close`. `account` is the service account.
+
+    `asked` has the query of each request, `told` the type of each event that a watch was sent.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[dict[str, str]] = []
+        self.told: list[str] = []
         self.page = 2
         self.status = 200
         self._pods: dict[str, dict[str, Any]] = {}
@@ -172,6 +176,7 @@ class PodServer:
             def _tell(self, event: dict[str, Any]) -> None:
                 line = json.dumps(event).encode() + b"\n"
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                served.told.append(event["type"])
 
             def _answer(self, status: int, document: dict[str, Any]) -> None:
                 body = json.dumps(document).encode()

@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -23,7 +24,7 @@ from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from streaming.feeder import feeder as feeder_module
 from streaming.feeder.capture import InterfaceCapture
-from streaming.feeder.feeder import Feeder
+from streaming.feeder.feeder import STUCK_AFTER, Feeder
 from streaming.feeder.publisher import Publisher
 from streaming.metrics.exposition import Exposition, serve
 from streaming.settings.configuration import Configuration
@@ -261,15 +262,17 @@ def test_while_kafka_is_unreachable_the_feeder_is_healthy_and_not_ready(
 
 
 class SlowOutlet(FakeOutlet):
-    """An outlet that takes long for a batch, and calls a function meanwhile."""
+    """An outlet that takes long for a batch: 90 s of the feeder's clock. Meanwhile it calls a function."""
 
-    def __init__(self, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
         super().__init__()
-        self._meanwhile = meanwhile
+        self._meanwhile, self._now = meanwhile, time.monotonic()
+        clock = SimpleNamespace(monotonic=lambda: self._now, time_ns=time.time_ns)
+        monkeypatch.setattr(feeder_module, "time", clock)
 
     def publish_batch(self, batch: FrameBatch) -> None:
-        for _ in range(6):
-            time.sleep(0.1)
+        for _ in range(3):
+            self._now += STUCK_AFTER / 2
             self._meanwhile()
 
 
@@ -277,17 +280,20 @@ def test_a_stuck_feeder_is_unhealthy_and_one_that_waits_for_kafka_is_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A restart because Kafka is unreachable would lose the waiting records."""
-    monkeypatch.setattr(feeder_module, "STUCK_AFTER", 0.4)
-    feeder, stuck, waits = Feeder(Configuration(), run=1), list[bool](), list[bool]()
-    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(lambda: stuck.append(feeder.is_healthy())))
-    assert (stuck[0], stuck[5]) == (True, False)
+    feeder, healthy = Feeder(Configuration(), run=1), list[bool]()
+
+    def look() -> None:
+        healthy.append(feeder.is_healthy())
 
     def wait() -> None:
-        waits.append(feeder.is_healthy())
+        look()
         feeder.waits()
 
-    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(wait))
-    assert all(waits)
+    feeder.run(batches(packets()), SlowOutlet(monkeypatch, look))
+    assert healthy[:3] == [True, False, False]
+    healthy.clear()
+    feeder.run(batches(packets()), SlowOutlet(monkeypatch, wait))
+    assert len(healthy) > 3 and all(healthy)
 
 
 def test_while_it_waits_for_kafka_the_metrics_page_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,5 +306,5 @@ def test_while_it_waits_for_kafka_the_metrics_page_is_updated(monkeypatch: pytes
         feeder.waits()
         seen.append(feeder.registry.get_sample_value("kipwatch_capture_dropped_packets_total"))
 
-    feeder.run(map(PacketBatch.of, [packets()]), SlowOutlet(wait))
+    feeder.run(batches(packets()), SlowOutlet(monkeypatch, wait))
     assert seen[:3] == [4, 5, 6]

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from queue import Queue
+from threading import Thread
 
 import pytest
 
@@ -63,14 +65,26 @@ class Feeding:
     """A feeder that is given one batch after another, and the records that it has published."""
 
     def __init__(self, watch: PodWatch) -> None:
-        self._feeder = Feeder(Configuration(), run=1, pods=watch)
-        self._feeder._outlet = self._outlet = FakeOutlet()
+        self._feeder, self._outlet = Feeder(Configuration(), run=1, pods=watch), FakeOutlet()
+        self._given = Queue[PacketBatch | None]()
+        self._thread = Thread(target=self._feeder.run, args=(self._batches(), self._outlet), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._given.put(None)
+        self._thread.join()
+
+    def _batches(self) -> Iterator[PacketBatch]:
+        while (batch := self._given.get()) is not None:
+            yield batch
+            # The feeder asks for the next batch once this one is published and measured.
+            self._given.task_done()
 
     def feed(self, *packets: Packet) -> list[str]:
         """Return the placements that follow a batch."""
         known = len(self._outlet.records)
-        self._feeder._process(PacketBatch.of(list(packets)))
-        self._feeder._measure()
+        self._given.put(PacketBatch.of(list(packets)))
+        self._given.join()
         new = self._outlet.records[known:]
         numbers = [record.sequence for record in self._outlet.records]
         assert numbers == sorted(set(numbers))
@@ -92,6 +106,13 @@ class Feeding:
         return self._outlet.records
 
 
+@pytest.fixture
+def feeding(watch: PodWatch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feeding]:
+    monkeypatch.setattr("streaming.feeder.feeder.METRICS_INTERVAL", 0.0)
+    with closing(Feeding(watch)) as found:
+        yield found
+
+
 def checkout(name: str = "one", host: str = HOST, before: float = 60) -> dict[str, object]:
     started = time.time() - before
     return pod(name, host, started=started, made_by=("ReplicaSet", "checkout-7d9f"), stamp="7d9f")
@@ -101,8 +122,9 @@ def known(watch: PodWatch, host: str = HOST) -> bool:
     return bool(watch.addresses.placements(host, time.time_ns()))
 
 
-def test_a_connection_of_a_known_pod_is_named_at_once(server: PodServer, watch: PodWatch) -> None:
-    feeding = Feeding(watch)
+def test_a_connection_of_a_known_pod_is_named_at_once(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
     server.put(checkout())
     until(lambda: known(watch))
     assert feeding.feed(*begun(connection())) == [CHECKOUT]
@@ -113,9 +135,8 @@ def test_a_connection_of_a_known_pod_is_named_at_once(server: PodServer, watch: 
 
 
 def test_a_pod_that_connects_before_the_api_tells_of_it_is_named_later(
-    server: PodServer, watch: PodWatch
+    server: PodServer, watch: PodWatch, feeding: Feeding
 ) -> None:
-    feeding = Feeding(watch)
     assert feeding.feed(*begun(connection(), before=1)) == []
     server.put(checkout(before=2))
     until(lambda: known(watch))
@@ -123,8 +144,10 @@ def test_a_pod_that_connects_before_the_api_tells_of_it_is_named_later(
     assert feeding.feed() == feeding.settle() == [] and feeding.count("pod") == 1
 
 
-def test_an_address_that_is_reused_is_the_pods_that_had_it_then(server: PodServer, watch: PodWatch) -> None:
-    feeding, first = Feeding(watch), checkout()
+def test_an_address_that_is_reused_is_the_pods_that_had_it_then(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
+    first = checkout()
     server.put(first)
     until(lambda: known(watch))
     early = begun(connection(40_000))
@@ -143,10 +166,10 @@ def test_an_address_that_is_reused_is_the_pods_that_had_it_then(server: PodServe
 
 @pytest.mark.parametrize("successor", ["index", ""])
 def test_a_name_of_the_predecessor_is_put_right_or_taken_back(
-    server: PodServer, watch: PodWatch, successor: str
+    server: PodServer, watch: PodWatch, feeding: Feeding, successor: str
 ) -> None:
-    """A pod connects before the API tells of it, and before it tells of the end of whose address that was."""
-    feeding, first = Feeding(watch), checkout()
+    """A pod connects before the API tells of it, and before it tells that the address's former pod ended."""
+    first = checkout()
     server.put(first)
     until(lambda: known(watch))
     assert feeding.feed(*begun(connection())) == [CHECKOUT]
@@ -159,25 +182,28 @@ def test_a_name_of_the_predecessor_is_put_right_or_taken_back(
     assert feeding.count("pod" if successor else "unknown") == 1
 
 
-def test_what_shares_a_nodes_address_is_named_by_the_node(server: PodServer, watch: PodWatch) -> None:
+def test_what_shares_a_nodes_address_is_named_by_the_node(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
     server.put(pod("agent", HOST, started=time.time() - 60, host_network=True))
     server.put(pod("proxy", HOST, started=time.time() - 50, host_network=True))
     until(lambda: known(watch))
-    feeding = Feeding(watch)
     assert feeding.feed(*begun(connection())) == ["@node-7"]
     assert feeding.settle() == [] and feeding.count("node") == 1
 
 
-def test_of_two_pods_with_an_address_neither_is_named(server: PodServer, watch: PodWatch) -> None:
+def test_of_two_pods_with_an_address_neither_is_named(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
     server.put(checkout())
     server.put(pod("other", HOST, started=time.time() - 50))
     until(lambda: len(watch.addresses.placements(HOST, time.time_ns())) == 2)
-    feeding = Feeding(watch)
     assert feeding.feed(*begun(connection())) == feeding.settle() == [] and feeding.count("ambiguous") == 1
 
 
-def test_an_address_outside_of_the_cluster_has_no_name(server: PodServer, watch: PodWatch) -> None:
-    feeding = Feeding(watch)
+def test_an_address_outside_of_the_cluster_has_no_name(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
     assert feeding.feed(*begun(connection())) == feeding.settle() == []
     assert feeding.count("unknown") == 1
     server.put(checkout())
@@ -185,8 +211,10 @@ def test_an_address_outside_of_the_cluster_has_no_name(server: PodServer, watch:
     assert feeding.feed() == []
 
 
-def test_a_connection_that_ended_gets_no_name_any_more(server: PodServer, watch: PodWatch) -> None:
-    feeding, waiting, short = Feeding(watch), connection(40_000), connection(40_001)
+def test_a_connection_that_ended_gets_no_name_any_more(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
+    waiting, short = connection(40_000), connection(40_001)
     assert feeding.feed(*begun(waiting, before=1)) == []
     assert feeding.feed(*ended(waiting)) == [] and feeding.count("closed") == 1
     assert feeding.feed(*begun(short, before=1), *ended(short)) == [] and feeding.count("closed") == 2
@@ -199,10 +227,9 @@ def test_a_connection_that_ended_gets_no_name_any_more(server: PodServer, watch:
 
 
 def test_the_oldest_of_too_many_that_wait_get_no_name(
-    server: PodServer, watch: PodWatch, monkeypatch: pytest.MonkeyPatch
+    server: PodServer, watch: PodWatch, feeding: Feeding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placements, "MOST_WAITING", 3)
-    feeding = Feeding(watch)
     for number in range(5):
         assert feeding.feed(*begun(connection(40_000 + number, f"10.0.0.{number + 10}"))) == []
     assert feeding.count("unknown") == 2
@@ -212,9 +239,11 @@ def test_the_oldest_of_too_many_that_wait_get_no_name(
     assert feeding.feed() == [f"payments/app-{number}@node-7" for number in (2, 3, 4)]
 
 
-def test_a_stale_name_is_put_right_when_the_api_is_back(server: PodServer, watch: PodWatch) -> None:
+def test_a_stale_name_is_put_right_when_the_api_is_back(
+    server: PodServer, watch: PodWatch, feeding: Feeding
+) -> None:
     """An address that was reused meanwhile, one whose pod is new, and one whose pod is still the same."""
-    feeding, first, same = Feeding(watch), checkout(), checkout("same", "10.0.0.3")
+    first, same = checkout(), checkout("same", "10.0.0.3")
     for each in (first, same):
         server.put(each)
     until(lambda: known(watch) and known(watch, "10.0.0.3"))

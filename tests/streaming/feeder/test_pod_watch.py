@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from streaming.commands import doctor, feed
+from streaming.commands import doctor
+from streaming.commands.main import main
 from streaming.doctor import Answer
 from streaming.feeder import pod_watch as watch_module
 from streaming.feeder.pod_watch import ApiServer, PodWatch
 from streaming.log import configure_log
 from streaming.settings.configuration import Configuration
-from streaming.user_error import UserError
+from tests.streaming.captures import conforming, write_capture
 from tests.streaming.feeder.pod_server import PATIENCE, PodServer, pod, serving, until, watching
 
 SECOND = 1_000_000_000
@@ -57,7 +58,7 @@ def test_a_watch_that_ends_goes_on_where_it_ended(server: PodServer) -> None:
         server.put(pod("one", "10.0.1.1", started=time.time()))
         until(lambda: now(watch, "10.0.1.1"))
         server.bookmark()
-        until(lambda: watch._version == "102")
+        until(lambda: "BOOKMARK" in server.told)
         server.cut()
         until(lambda: len(server.asked) >= 3)
         assert server.asked[2].items() >= {"watch": "1", "resourceVersion": "102"}.items()
@@ -146,8 +147,8 @@ def test_the_doctor_lists_pods_once_or_says_why_it_cannot(
 ) -> None:
     def examined() -> tuple[Answer, str]:
         configuration = Configuration(kubernetes=True, interface=["no-such-one"])
-        (found,) = [each for each in doctor._for_feeder(configuration) if each.name == "Kubernetes"]
-        return found.answer, found.detail
+        found = doctor.examination(configuration, feeder=True, query=False)
+        return next((each.answer, each.detail) for each in found if each.name == "Kubernetes")
 
     assert examined()[0] is Answer.NO and "KUBERNETES_SERVICE_HOST" in examined()[1]
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", server.api.host)
@@ -159,11 +160,29 @@ def test_the_doctor_lists_pods_once_or_says_why_it_cannot(
     assert examined() == (Answer.NO, "pods cannot be listed: 403 not today")
 
 
-def test_a_feeder_outside_of_a_cluster_or_with_pseudonyms_watches_nothing() -> None:
-    with pytest.raises(UserError, match="KUBERNETES_SERVICE_HOST is not set"):
-        ApiServer.of_this_pod({})
+def test_the_api_is_where_the_environment_of_the_pod_says() -> None:
     found = ApiServer.of_this_pod({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"})
     assert (found.host, found.port) == ("fd00::1", 443)
-    assert feed._pods(Configuration()) is None
-    with pytest.raises(UserError, match="would name the clients"):
-        feed._pods(Configuration(kubernetes=True, identities="keyed-hash"))
+
+
+@pytest.mark.parametrize(
+    ("identities", "told"),
+    [
+        ("plain", "KUBERNETES_SERVICE_HOST is not set"),
+        ("keyed-hash", 'kubernetes = true would name the clients that identities = "keyed-hash" hides'),
+    ],
+)
+def test_a_feeder_outside_of_a_cluster_or_with_pseudonyms_refuses_to_watch(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    identities: str,
+    told: str,
+) -> None:
+    monkeypatch.setenv("KIPWATCH_KEY", "k" * 32)
+    key = 'identities_key = "env:KIPWATCH_KEY"\n' if identities == "keyed-hash" else ""
+    file, capture = tmp_path / "kipwatch.toml", write_capture(tmp_path / "a.pcap", conforming())
+    file.write_text(f'kubernetes = true\nidentities = "{identities}"\n{key}')
+    assert main(["feed", str(capture), "--dry-run", "--config", str(file)]) == 2
+    errors = capsys.readouterr().err
+    assert told in errors and errors.count("\n") == 1

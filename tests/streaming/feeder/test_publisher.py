@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
@@ -16,7 +17,6 @@ from decoders.wire.columnar.packets import PacketBatch
 from streaming.feeder.publisher import Publisher
 from streaming.settings.kafka_client import Setting
 from streaming.user_error import UserError
-from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import packets_between
 from tests.decoders.wire.conversation import exchanges, new_columnar_tracker
 from tests.streaming.feeder.known_topic import KnownTopic
@@ -24,6 +24,50 @@ from tests.streaming.feeder.test_shedding import record
 
 NOWHERE = "127.0.0.1:1"
 BUFFER = 100_000
+
+
+class Sent(NamedTuple):
+    """What Kafka's client was given."""
+
+    partition: int
+    records: list[Record]
+    headers: list[tuple[str, bytes]]
+
+
+class RecordingProducer:
+    """Kafka's client, replaced: it keeps what it is given, and delivers or refuses nothing by itself."""
+
+    def __init__(self) -> None:
+        self.sent: list[Sent] = []
+        self._reports: list[Callable[[KafkaError | None], None]] = []
+
+    def produce(
+        self,
+        name: str,
+        value: bytes,
+        *,
+        partition: int,
+        headers: list[tuple[str, bytes]],
+        on_delivery: Callable[[KafkaError | None, Message], None],
+    ) -> None:
+        self.sent.append(Sent(partition, list(read_block(value)), headers))
+        message = Message(topic=name, value=value)
+        self._reports.append(lambda error: on_delivery(error, message))
+
+    def report(self, error: KafkaError | None = None) -> None:
+        """Report the fate of the earliest block whose fate is not known."""
+        self._reports.pop(0)(error)
+
+    def poll(self, _seconds: float) -> None:
+        """Report nothing."""
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> RecordingProducer:
+    """The client of publishers that are made after it."""
+    made = RecordingProducer()
+    monkeypatch.setattr("streaming.feeder.publisher.made", lambda *_: made)
+    return made
 
 
 def publisher(
@@ -82,16 +126,19 @@ def test_client_settings_pass_through() -> None:
     assert publisher({"compression.type": "zstd", "security.protocol": "ssl"}).is_accepting
 
 
-def test_after_a_record_was_refused_it_is_not_ready_until_one_is_accepted() -> None:
-    refusing = publisher()
-    requests = [record(Kind.REQUEST, sequence, size=10) for sequence in (1, 2, 3)]
-    report = Message(topic="frames", value=block(requests))
-    refusing._on_delivery(3, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), report)
+def test_after_a_block_was_refused_it_is_not_ready_until_one_is_accepted(producer: RecordingProducer) -> None:
+    refusing = publisher(topic=KnownTopic(1))
+    for sequences in (range(1, 4), range(4, 6)):
+        for sequence in sequences:
+            refusing.publish(record(Kind.REQUEST, sequence, size=10))
+        refusing.poll()
+    producer.report(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
     assert not refusing.is_accepting
     assert refusing.fates["refused"] == 3
     assert refusing.shed_bytes == 3 * 14
-    refusing._on_delivery(3, None, report)
-    assert refusing.is_accepting and refusing.fates["delivered"] == 3
+    producer.report()
+    assert refusing.is_accepting and refusing.fates["delivered"] == 2
+    assert refusing.waiting_bytes == 0
 
 
 def test_a_batch_is_shed_from_its_first_part_without_room() -> None:
@@ -105,38 +152,9 @@ def test_a_batch_is_shed_from_its_first_part_without_room() -> None:
     assert away.shed_bytes == sum(record.true_length + 4 for record in records[admitted:])
 
 
-class Sent(NamedTuple):
-    """What Kafka's client was given."""
-
-    partition: int
-    records: list[Record]
-    headers: list[tuple[str, bytes]]
-
-
-class RecordingProducer:
-    """Kafka's client, replaced."""
-
-    def __init__(self) -> None:
-        self.sent: list[Sent] = []
-
-    def produce(
-        self, _name: str, value: bytes, *, partition: int, headers: list[tuple[str, bytes]], **_: object
-    ) -> None:
-        self.sent.append(Sent(partition, list(read_block(value)), headers))
-
-    def poll(self, _seconds: float) -> None:
-        """Nothing is ever delivered."""
-
-
-def recorded(topic: KnownTopic, block_seconds: float) -> tuple[Publisher, RecordingProducer]:
-    publishing = publisher(topic=topic, block_seconds=block_seconds, buffer=1 << 24)
-    publishing._producer = producer = RecordingProducer()
-    return publishing, producer
-
-
-def test_records_wait_for_others_of_their_block_as_long_as_they_may() -> None:
+def test_records_wait_for_others_of_their_block_as_long_as_they_may(producer: RecordingProducer) -> None:
     """The ID of a connection decides on its partition, and a block's header has its number of frames."""
-    publishing, producer = recorded(KnownTopic(2), 0.2)
+    publishing = publisher(topic=KnownTopic(2), block_seconds=0.2)
     records = [record(Kind.REQUEST, number, bytes([0, 0, 0, number]) * 4, 10) for number in range(1, 5)]
     for each in records:
         publishing.publish(each)
@@ -150,18 +168,20 @@ def test_records_wait_for_others_of_their_block_as_long_as_they_may() -> None:
     ]
 
 
-def test_a_full_block_waits_for_nothing() -> None:
-    publishing, producer = recorded(KnownTopic(1), 60.0)
+def test_a_full_block_waits_for_nothing(producer: RecordingProducer) -> None:
+    publishing = publisher(topic=KnownTopic(1), block_seconds=60.0, buffer=1 << 24)
     for number in range(1, MOST_FRAMES + 2):
         publishing.publish(record(Kind.REQUEST, number))
     (sent,) = producer.sent
     assert len(sent.records) == MOST_FRAMES
 
 
-def test_while_the_partitions_are_not_known_records_wait_and_then_keep_their_order() -> None:
+def test_while_the_partitions_are_not_known_records_wait_and_then_keep_their_order(
+    producer: RecordingProducer,
+) -> None:
     """Kafka is away when the feeder starts. With more partitions later, connections stay in theirs."""
     topic = KnownTopic(0)
-    publishing, producer = recorded(topic, 0.0)
+    publishing = publisher(topic=topic)
     records = [record(Kind.REQUEST, number, bytes([0, 0, 0, 1]) * 4) for number in range(1, 8)]
     for each in records[:4]:
         publishing.publish(each)
