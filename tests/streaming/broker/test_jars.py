@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from streaming.broker import jars as cache
-from streaming.broker.jars import PINS, S3_PINS, complete, error_in, jars, progress, record, seal, verify
+from streaming.broker.jars import (
+    PINS,
+    S3_PINS,
+    IvyConfiguration,
+    complete,
+    error_in,
+    jars,
+    progress,
+    record,
+    seal,
+    verify,
+)
 from streaming.user_error import UserError
 from tests.pins import dependencies, pinned_by
 
@@ -179,28 +192,38 @@ def test_without_a_list_nothing_is_taken(pins: Path, tmp_path: Path) -> None:
         verify(fetched(tmp_path / "new"), pins)
 
 
-def test_an_altered_jar_never_reaches_the_cache(
-    pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def first_jar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The content of the first jar that a stand-in for Ivy fetches into an empty cache."""
+    content = [b"broker/a-1.jar"]
+
     def retrieve(_pins: Path, target: Path, _report: object) -> None:
-        (fetched(target) / "broker" / "a-1.jar").write_bytes(b"altered on the way")
+        (fetched(target) / "broker" / "a-1.jar").write_bytes(content[0])
         (target / "ivy").mkdir()
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(cache, "retrieve", retrieve)
+    return content
+
+
+def test_an_altered_jar_never_reaches_the_cache(pins: Path, tmp_path: Path, first_jar: list[bytes]) -> None:
+    first_jar[0] = b"altered on the way"
     with pinned_by(pins), pytest.raises(UserError, match="is not the recorded jar"):
         jars("broker")
     assert [path.suffix for path in (tmp_path / "kipwatch" / "jars").iterdir()] == [".lock"]
 
 
+@pytest.mark.usefixtures("first_jar")
 @pytest.mark.parametrize("name", ["broker/a-1.jar", "broker/planted.jar"])
 def test_a_jar_that_is_put_into_the_cache_later_is_not_used(
     pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    """A process compares a cache once, so the planted jar lies in a copy that this process does not know."""
     with pinned_by(pins):
-        home = fetched(cache._cache() / cache._digest(pins))
-        seal(home)
+        (jar,) = jars("broker")
+        copied = shutil.copytree(tmp_path / "kipwatch", tmp_path / "later" / "kipwatch")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "later"))
+        home = copied / "jars" / jar.parents[1].name
         (home / name).write_bytes(b"planted")
         with pytest.raises(UserError, match=rf"{name} is not the recorded jar; remove {home}"):
             jars("broker")
@@ -222,6 +245,6 @@ def test_every_pinned_jar_is_recorded(pins: Path) -> None:
 @pytest.mark.jvm
 @pytest.mark.parametrize("pins", LISTS)
 def test_every_list_is_of_the_jars_that_its_pins_bring(pins: Path) -> None:
+    configuration = dependencies(pins)[0].get("conf", "").partition("->")[0]
     with pinned_by(pins):
-        jars("broker")
-        verify(cache._cache() / cache._digest(pins), pins)
+        verify(jars(cast(IvyConfiguration, configuration))[0].parents[1], pins)

@@ -11,13 +11,13 @@ from expectations.report.coverage import coverage_of
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES, rule_named
 from streaming.check.examination import examine
+from streaming.commands.main import main
 from streaming.probe.connection import OPEN, Login, Security, Target
 from streaming.probe.duties import DUTIES, exercises, unexercised
 from streaming.probe.probing import Probing
 from streaming.record.provocations import PROVOCATIONS
 from tests.brokers.page import ONLY_AT_FAULT
 from tests.streaming.captures import conforming, write_capture, write_packets
-from tests.streaming.commands.ran import run_process
 from tests.streaming.probe.model_broker import SCHEMAS, ModelBroker
 
 MEMBER, LIST = rule_named("kip1082/member-id-changed"), rule_named("kip35/range-inverted")
@@ -39,16 +39,22 @@ def test_a_rule_that_decided_something_needs_nothing() -> None:
     assert f"{MEMBER.id} needs {MEMBER.needs}: {exercises(MEMBER)[0]}" in told
 
 
-def test_check_tells_it_with_its_coverage(tmp_path: Path) -> None:
+def told_by(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What a command prints, in one line."""
+    main([str(argument) for argument in arguments])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_check_tells_it_with_its_coverage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capture = write_capture(tmp_path / "clean.pcap", conforming())
-    assert "needs a" not in run_process("check", capture).output
-    told = " ".join(run_process("check", "--coverage", capture).output.split())
+    assert "needs a" not in told_by(capsys, "check", capture)
+    told = told_by(capsys, "check", "--coverage", capture)
     assert f"{MEMBER.id} needs {MEMBER.needs}" in told
     assert exercises(MEMBER)[0] in told
 
 
-def test_a_rules_page_tells_it() -> None:
-    told = " ".join(run_process("rules", MEMBER.id).output.split())
+def test_a_rules_page_tells_it(capsys: pytest.CaptureFixture[str]) -> None:
+    told = told_by(capsys, "rules", MEMBER.id)
     assert "What exercises it" in told
     assert exercises(MEMBER)[0] in told
 
