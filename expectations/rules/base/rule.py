@@ -239,9 +239,10 @@ class IdentityRule(Rule):
     """A rule about the claims of one kind of identity, or of several, each judged by itself.
 
     A rule that `waits` accuses because something did not happen, so it is asked only after later claims
-    had time to arrive. Any other rule accuses because of what did happen, which no later claim changes. A
-    rule that waits only for some claims overrides `waits_for`. The only claim of what clients show is judged
-    when it is settled, whether the rule waits or not.
+    had time to arrive. Any other rule accuses because of what did happen. A later claim may only change who
+    of two came first (`came_second`), if it is of an earlier connection. A rule that waits only for some
+    claims overrides `waits_for`. The only claim of what clients show is judged when it is settled, whether
+    the rule waits or not.
 
     A rule on claims of several kinds names the others in `further_kinds`. To most of these rules one
     connection alone is no opportunity to offend; a rule that also judges a single connection has methods for

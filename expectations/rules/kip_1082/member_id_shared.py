@@ -27,7 +27,9 @@ class MemberIdShared(IdentityRule):
 
     ## What it does not cover
     Which of two clients copied the ID is not known, only whose connection showed it first. A finding is about
-    the other client, the one that came second, even if the first one reconnects beside it: that is undecided.
+    the other client, the one that came second, even if the first one reconnects beside it: that is undecided,
+    unless what the first one did before becomes known only later, as from a feeder that lags: then both may
+    be accused.
     A client that moves to another connection: the first one falls silent. One more heartbeat on it
     may be a late retransmission of what the client had given up, and is undecided; a second one is
     not. A member that left in between may come back: if bytes were lost or heartbeats could not be read since

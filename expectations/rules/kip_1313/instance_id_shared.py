@@ -34,7 +34,9 @@ class InstanceIdShared(IdentityRule):
 
     ## What it does not cover
     Which of two clients copied the ID is not known, only whose connection showed it first. A finding is about
-    the other client, the one that came second. If the first one reconnects beside it, that is undecided.
+    the other client, the one that came second. If the first one reconnects beside it, that is undecided,
+    unless what the first one did before becomes known only later, as from a feeder that lags: then both may
+    be accused.
 
     Connections of one client instance carry one ID. Only connections that differ in software or in the
     initial client ID belong to two instances. Where nothing differs but something is not known, or one of

@@ -32,7 +32,7 @@ from streaming.query.stages import IdentityProcessor
 from streaming.state.bucket import Bucket
 from streaming.state.identities import unpack_identities
 from tests.exchange import Exchange
-from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated
+from tests.expectations.judging.claims import claims_of_all, instance, negotiated
 from tests.streaming.judging.test_step import step, windows
 from tests.streaming.query.stand_in import Map
 

@@ -22,7 +22,7 @@ from expectations.judging.identity_state import Group, IdentityState
 from streaming.state import StateError, identities
 from streaming.state.identities import STATE_VERSION, StoredIdentities
 from tests.examples import examples
-from tests.expectations.judging.test_identity_judge import claims_of_all, instance, negotiated, strangers
+from tests.expectations.judging.claims import claims_of_all, instance, negotiated, strangers
 from tests.streaming.state.identity_store import IdentityStore
 
 LAYOUT: Final = Path(__file__).parent / "layouts" / f"identities-{STATE_VERSION}.bin"
