@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from dashboards.promql import seconds_of
-from tests.dashboards.rule_file import REPOSITORY
+from tests.repository.tree import ROOT
 
 DASHBOARDS: dict[str, dict[str, Any]] = {
     (read := json.loads(file.read_text()))["uid"]: read
-    for file in sorted((REPOSITORY / "dashboards/generated").glob("*.json"))
+    for file in sorted((ROOT / "dashboards/generated").glob("*.json"))
 }
 
 

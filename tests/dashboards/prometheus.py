@@ -8,10 +8,12 @@ import subprocess
 import time
 import urllib.parse
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 
 def promtool(*arguments: str | Path) -> None:
@@ -24,6 +26,22 @@ def promtool(*arguments: str | Path) -> None:
         ["promtool", *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
     )
     assert told.returncode == 0, told.stdout + told.stderr
+
+
+def check_queries(folder: Path, queries: Sequence[str]) -> None:
+    """Let promtool parse queries, as the expressions of recording rules."""
+    rules = [{"record": f"asked:query:{number}", "expr": query} for number, query in enumerate(queries)]
+    file = folder / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
+    promtool("check", "rules", file)
+
+
+def evaluate(folder: Path, *cases: dict[str, Any], rules: Sequence[Path] = ()) -> None:
+    """Let promtool evaluate cases in the form of its unit tests, every minute, beside the rules of files."""
+    written = {"rule_files": list(map(str, rules)), "evaluation_interval": "1m", "tests": list(cases)}
+    file = folder / "cases.yml"
+    file.write_text(yaml.safe_dump(written))
+    promtool("test", "rules", file)
 
 
 STEP: Final = 5

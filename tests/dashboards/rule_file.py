@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from dashboards.runbook import RUNBOOK
+from tests.repository.tree import ROOT
 
-REPOSITORY = Path(__file__).parents[2]
-RULE_FILE = REPOSITORY / "dashboards/generated/alerts.yml"
+RULE_FILE = ROOT / "dashboards/generated/alerts.yml"
 CASES = sorted(Path(__file__).parent.glob("*_test.yml"))
 
 RULES: list[dict[str, Any]] = [
@@ -35,9 +33,3 @@ def cases(name: str) -> list[dict[str, Any]]:
         for test in _tests()
     ]
     return [{"moments": moments} for moments in asked if moments]
-
-
-def runbook_anchors() -> set[str]:
-    """The anchors that a Markdown renderer makes of the runbook's headings."""
-    headings = re.findall(r"^#+ (.+)$", (REPOSITORY / RUNBOOK).read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

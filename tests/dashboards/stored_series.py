@@ -27,6 +27,11 @@ Values = Callable[[int], float | None]
 """The value of a series some seconds before the end; None where it does not exist."""
 
 
+def always(value: float) -> Values:
+    """Return the values of a series that does not change."""
+    return lambda before: value
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A Prometheus, asked as Grafana asks it. `end` is the end of the dashboard's range."""

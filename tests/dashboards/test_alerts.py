@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import yaml
 
 from dashboards.alert import DELAY_SECONDS
 from dashboards.build import rule_groups
@@ -21,8 +20,9 @@ from expectations.rules.catalogue import RULES as JUDGED
 from streaming.metrics.definitions import DETECTION_DELAY
 from tests.dashboards import rule_file
 from tests.dashboards.dashboard_files import DASHBOARDS, variables
-from tests.dashboards.prometheus import promtool
-from tests.dashboards.rule_file import ALERTS, CASES, NAMES, RULE_FILE, runbook_anchors
+from tests.dashboards.prometheus import check_queries, promtool
+from tests.dashboards.rule_file import ALERTS, CASES, NAMES, RULE_FILE
+from tests.repository.tree import anchors
 
 ALWAYS_FIRING = "KipwatchWatchdog"
 PARTS = ["### Impact", "### Diagnosis", "### What to do", "### When to silence"]
@@ -102,22 +102,19 @@ def test_every_query_of_the_runbook_can_be_asked(tmp_path: Path) -> None:
     blocks = re.findall(r"```promql\n(.*?)```", pages, flags=re.DOTALL)
     asked = [line for block in blocks for line in block.splitlines()]
     assert len(asked) > len(JUDGED)
-    rules = [{"record": f"runbook:query:{number}", "expr": query} for number, query in enumerate(asked)]
-    file = tmp_path / "runbook.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "runbook", "rules": rules}]}))
-    promtool("check", "rules", file)
+    check_queries(tmp_path, asked)
 
 
 def test_every_runbook_link_resolves_in_the_repository() -> None:
     """Of alerts, and of the findings of every rule."""
     links = {runbook_anchor(rule) for rule in JUDGED}
     links |= {alert["annotations"]["runbook_url"] for alert in ALERTS}
-    anchors = runbook_anchors()
+    sections = anchors(Path(RUNBOOK))
     for link in links:
         path, _, anchor = link.partition("#")
         assert path == RUNBOOK
         if "{{" not in anchor:
-            assert anchor in anchors, link
+            assert anchor in sections, link
 
 
 def test_a_link_by_rule_leads_to_the_section_of_any_rule_that_the_alert_may_name() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from dashboards import links
 from dashboards.alert import DELAY_SECONDS, LOST_SHARE
@@ -28,7 +27,7 @@ from tests.dashboards.dashboard_files import (
     queries,
     variables,
 )
-from tests.dashboards.prometheus import promtool
+from tests.dashboards.prometheus import check_queries
 from tests.dashboards.rule_file import RECORDINGS
 
 DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -288,8 +287,7 @@ def test_nothing_is_called_never_exercised() -> None:
     assert "never exercised" not in json.dumps(DASHBOARDS)
 
 
-def test_verdicts_have_the_same_colours_wherever_they_are_drawn() -> None:
-    """Violates is red."""
+def test_the_lines_of_verdicts_have_fixed_colours() -> None:
     colours = {
         override["matcher"]["options"]: override["properties"][0]["value"]["fixedColor"]
         for override in named("Checks by verdict")["fieldConfig"]["overrides"]
@@ -326,10 +324,7 @@ def test_rates_name_what_they_count() -> None:
 def test_every_query_is_promql_and_names_only_series_that_exist(tmp_path: Path) -> None:
     """promtool parses the queries with Grafana's variables filled in."""
     asked = [query for _, panel in PANELS for query in queries(panel)]
-    rules = [{"record": f"panel:query:{number}", "expr": query} for number, query in enumerate(asked)]
-    file = tmp_path / "queries.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    promtool("check", "rules", file)
+    check_queries(tmp_path, asked)
     known = {metric.name for metric in METRICS} | {recording["record"] for recording in RECORDINGS}
     for name in re.findall(r"[\w:]*kipwatch_[\w:]+", " ".join(asked)):
         series = re.sub(r"_(bucket|count|sum)$", "", name.replace("_created", "_total"))

@@ -11,15 +11,11 @@ import pytest
 from dashboards.links import BROKERS, CLIENT, GROUPS, RULE, UPGRADE
 from dashboards.panels import LEVELS, SILENCE
 from tests.dashboards.dashboard_files import PANELS, filled, queries
-from tests.dashboards.stored_series import Stored, Values, panel, stored
+from tests.dashboards.stored_series import Stored, Values, always, panel, stored
 
 HOUR = 3600
 OURS = 'job="kipwatch",instance="here"'
 NEW = {BROKERS, CLIENT, GROUPS, UPGRADE}
-
-
-def always(value: float) -> Values:
-    return lambda before: value
 
 
 def steadily(per_hour: float) -> Values:

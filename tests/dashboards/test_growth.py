@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 from prometheus_client import CollectorRegistry
 
 from dashboards.promql import findings, grown, total
@@ -22,12 +21,12 @@ from streaming.metrics.exposition import Exposition, serve
 from streaming.observe import Server, start_prometheus
 from streaming.query.application_metrics import ApplicationMetrics
 from tests.dashboards.dashboard_files import PANELS, queries
-from tests.dashboards.prometheus import promtool, series_of
+from tests.dashboards.prometheus import evaluate, series_of
+from tests.waiting import until
 
 RULE = RULES[0].id
 WINDOW = "5s"
 SECONDS = 5
-PATIENCE = 30
 Found = dict[str, float]
 
 
@@ -45,13 +44,6 @@ def grown_by(server: Server, query: str) -> Found:
         for each in series_of(server.url, query)
         if float(each["value"][1])
     }
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.fixture
@@ -129,6 +121,4 @@ def test_growth_counts_a_series_that_was_born_in_the_range_and_survives_a_restar
             }
         ],
     }
-    file = tmp_path / "growth.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)

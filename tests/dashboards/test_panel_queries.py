@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dashboards.build import artefacts
 from dashboards.fleet_queries import RELEASES
@@ -14,8 +13,8 @@ from dashboards.layout import annotation_queries
 from dashboards.links import PAGE, Addresses
 from dashboards.panels import NO_DATA_SINCE, SILENCE, UNKNOWN
 from tests.dashboards.dashboard_files import PANELS, filled, leads, queries
-from tests.dashboards.prometheus import promtool
-from tests.dashboards.rule_file import REPOSITORY
+from tests.dashboards.prometheus import evaluate
+from tests.dashboards.rule_file import RULE_FILE
 from tests.dashboards.stored_series import FRAMES
 
 JUDGES = "kipwatch_last_batch_timestamp_seconds"
@@ -54,10 +53,7 @@ def test_zeros_of_stats_need_a_kipwatch_that_is_scraped(tmp_path: Path) -> None:
         "input_series": [{"series": 'up{job="kipwatch"}', "values": "0x120"}],
         "promql_expr_test": silent,
     }
-    file = tmp_path / "blind.yml"
-    rules = str(REPOSITORY / "dashboards/generated/alerts.yml")
-    file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case, rules=[RULE_FILE])
 
 
 @pytest.mark.parametrize(
@@ -109,9 +105,7 @@ def test_no_figure_judges_by_data_that_no_longer_comes(tmp_path: Path, judging: 
             ),
         ],
     }
-    file = tmp_path / "silent.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +149,7 @@ def test_no_figure_judges_clients_by_batches_without_frames(
         ],
         "promql_expr_test": [*zeros, *unknown, *said],
     }
-    file = tmp_path / "unseen.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)
 
 
 def test_no_connection_is_called_open_while_no_frame_comes(tmp_path: Path) -> None:
@@ -180,9 +172,7 @@ def test_no_connection_is_called_open_while_no_frame_comes(tmp_path: Path) -> No
             for minute, shown in ((DIED, [{"labels": "{}", "value": 7}]), (ASKED, []))
         ],
     }
-    file = tmp_path / "open.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)
 
 
 def test_a_share_of_nothing_is_nothing(tmp_path: Path) -> None:
@@ -221,9 +211,7 @@ def test_a_share_of_nothing_is_nothing(tmp_path: Path) -> None:
             ),
         )
     ]
-    file = tmp_path / "shares.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": cases}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, *cases)
 
 
 def test_what_is_violated_and_cannot_be_decoded_now_is_shown_with_the_first_scrape(tmp_path: Path) -> None:
@@ -247,10 +235,7 @@ def test_what_is_violated_and_cannot_be_decoded_now_is_shown_with_the_first_scra
             for title, value in (("Rules violated now", 1), ("Undecodable frames", 0.25))
         ],
     }
-    file = tmp_path / "first.yml"
-    rules = str(REPOSITORY / "dashboards/generated/alerts.yml")
-    file.write_text(yaml.safe_dump({"rule_files": [rules], "evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case, rules=[RULE_FILE])
 
 
 def test_an_alert_is_marked_where_it_begins_and_where_it_ends_and_few_of_a_storm(tmp_path: Path) -> None:
@@ -276,9 +261,7 @@ def test_an_alert_is_marked_where_it_begins_and_where_it_ends_and_few_of_a_storm
             for query, minute, marks in counted
         ],
     }
-    file = tmp_path / "marks.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)
 
 
 def test_an_alert_leads_to_what_it_is_about_and_says_whose_it_is_and_since_when(tmp_path: Path) -> None:
@@ -318,9 +301,7 @@ def test_an_alert_leads_to_what_it_is_about_and_says_whose_it_is_and_since_when(
         for query, found in ((firing, counted), (since, begun), (severity, grave))
     ]
     case = {"interval": "1m", "input_series": series, "promql_expr_test": asked}
-    file = tmp_path / "alerts.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)
 
 
 def test_an_alert_leads_to_its_section_of_a_runbook_that_a_browser_can_open(tmp_path: Path) -> None:
@@ -358,6 +339,4 @@ def test_an_alert_leads_to_its_section_of_a_runbook_that_a_browser_can_open(tmp_
             }
         ],
     }
-    file = tmp_path / "runbook.yml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "1m", "tests": [case]}))
-    promtool("test", "rules", file)
+    evaluate(tmp_path, case)

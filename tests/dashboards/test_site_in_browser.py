@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from html import unescape
 from pathlib import Path
 from typing import Final
 
 import pytest
-
-from tests.repository.tree import ROOT
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (
@@ -61,15 +57,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=240)
-    return folder
-
-
 def document(address: str, milliseconds: int) -> str:
     """The document of an address after its scripts have run for a time."""
     assert CHROMIUM is not None
@@ -81,7 +68,8 @@ def document(address: str, milliseconds: int) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=400).stdout
 
 
-def test_no_page_is_wider_than_a_phone(site: Path) -> None:
+def test_no_page_is_wider_than_a_phone(site: Path, tmp_path: Path) -> None:
+    site = Path(shutil.copytree(site, tmp_path / "site"))
     pages = sorted(path for path in site.rglob("*.html") if path.name != "404.html")
     for page in pages:
         page.write_text(page.read_text().replace("</head>", f"{TOLD}</head>", 1))

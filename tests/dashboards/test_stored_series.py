@@ -11,7 +11,7 @@ import pytest
 from dashboards.links import CLIENTS, CONFORMANCE, RULE
 from dashboards.recordings import NOT_EXERCISED, OFFENCES, RULE_STATE, VIOLATES
 from tests.dashboards.dashboard_files import filled, variables
-from tests.dashboards.stored_series import Stored, Values, panel, stored
+from tests.dashboards.stored_series import Stored, Values, always, panel, stored
 
 MINUTE, HOUR = 60, 3600
 BORN = 255
@@ -35,10 +35,6 @@ def state(rule: str) -> str:
 def recorded(rule: str) -> str:
     labels = 'level="violation",role="client",client_software_name="lib",client_software_version="2.10"'
     return f'{OFFENCES}{{job="kipwatch",rule="{rule}",{labels}}}'
-
-
-def always(value: float) -> Values:
-    return lambda before: value
 
 
 def born(at: int) -> Values:

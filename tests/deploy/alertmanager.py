@@ -8,9 +8,8 @@ import json
 import shutil
 import socketserver
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,9 +22,9 @@ import yaml
 
 from streaming.broker.ports import free_ports
 from streaming.observe import Server, start_alertmanager
-from tests.dashboards.rule_file import REPOSITORY
+from tests.repository.tree import ROOT
 
-CONFIGURATION = REPOSITORY / "deploy/alertmanager/alertmanager.yml"
+CONFIGURATION = ROOT / "deploy/alertmanager/alertmanager.yml"
 LOOPBACK = ("127.0.0.1", 0)
 
 
@@ -40,15 +39,6 @@ class Notifications:
     def titles(self) -> list[str]:
         """The titles of the messages in chat."""
         return [message["attachments"][0]["title"] for message in self.chat]
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait until a condition returns something true, and return that."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.1)
-    return found
 
 
 @contextmanager

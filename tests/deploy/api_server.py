@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from streaming.broker import child_guard
 from streaming.broker.ports import HOST, free_ports
-from tests.deploy.alertmanager import until
+from tests.waiting import until
 
 MODULE: Final = Path(__file__).parent / "kubernetes"
 PROGRAMS: Final = {

@@ -12,8 +12,8 @@ from typing import Any, Final
 from streaming.broker import child_guard
 from streaming.broker.jars import jars, java
 from streaming.broker.ports import HOST, free_ports
-from tests.deploy.alertmanager import until
 from tests.pins import pinned_by
+from tests.waiting import until
 
 PINS: Final = Path(__file__).parent / "connect/ivy.xml"
 _STARTED: Final = 180.0

@@ -104,6 +104,10 @@ class Container:
         subprocess.run(["runc", "delete", "--force", self.name], check=False, capture_output=True)
         self.process.wait(30)
 
+    def check_running(self) -> None:
+        """Fail with the end of the log if the command has ended."""
+        assert self.process.poll() is None, self.log.read_text(errors="replace")[-3000:]
+
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         """Run another command in the container."""
         inside = ["runc", "exec", self.name, *command]

@@ -15,7 +15,8 @@ import pytest
 from expectations.rules.catalogue import RULES
 from streaming.observe import Server
 from tests.dashboards.rule_file import ALERTS, NAMES
-from tests.deploy.alertmanager import CONFIGURATION, Notifications, alertmanager, send, until
+from tests.deploy.alertmanager import CONFIGURATION, Notifications, alertmanager, send
+from tests.waiting import until
 
 VIOLATION = "KafkaClientProtocolViolation"
 ZERO = next(rule for rule in RULES if rule.id == "kip1313/instance-id-zero")

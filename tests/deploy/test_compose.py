@@ -14,9 +14,9 @@ import yaml
 from streaming.commands import feed, run
 from streaming.settings.configuration import Configuration, configure
 from tests.dashboards.prometheus import promtool
+from tests.repository.tree import ROOT
 
-REPOSITORY = Path(__file__).parents[2]
-DEPLOY = REPOSITORY / "deploy"
+DEPLOY = ROOT / "deploy"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
 PROMETHEUS: dict[str, Any] = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
 
@@ -43,7 +43,7 @@ def test_every_mounted_path_is_in_the_repository(service: str) -> None:
     """Docker silently creates an empty folder for a path that is missing."""
     for path in mounts(service).values():
         assert path.exists(), path
-        assert path.is_relative_to(REPOSITORY)
+        assert path.is_relative_to(ROOT)
 
 
 def test_every_file_that_the_image_copies_is_in_the_repository() -> None:
@@ -51,7 +51,7 @@ def test_every_file_that_the_image_copies_is_in_the_repository() -> None:
     lines = (DEPLOY / "image/Dockerfile.dockerignore").read_text().splitlines()
     admitted = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert {"deploy/image/install.sh", "pyproject.toml", "kipwatch", "streaming"} <= set(admitted)
-    assert [path for path in admitted if not (REPOSITORY / path).exists()] == []
+    assert [path for path in admitted if not (ROOT / path).exists()] == []
     script = (DEPLOY / "image/install.sh").read_text()
     locks = set(re.findall(r"lock=(\S+)", script))
     assert locks == {"requirements-feed.lock", "requirements-run.lock"} and locks <= set(admitted)
@@ -61,8 +61,8 @@ def test_the_image_is_built_from_the_root_of_the_repository() -> None:
     """COPY paths are relative to the context, the root of the repository."""
     for service in ("feeder", "application"):
         build = SERVICES[service]["build"]
-        assert (DEPLOY / build["context"]).resolve() == REPOSITORY
-        assert (REPOSITORY / build["dockerfile"]).is_file()
+        assert (DEPLOY / build["context"]).resolve() == ROOT
+        assert (ROOT / build["dockerfile"]).is_file()
 
 
 def test_the_commands_accept_their_flags_and_use_the_internal_listener() -> None:
@@ -156,7 +156,7 @@ def test_grafana_finds_the_dashboards_where_they_are_mounted() -> None:
     folder = Path(provider["providers"][0]["options"]["path"])
     home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     mounted = mounts("grafana")
-    assert mounted[str(folder)] == REPOSITORY / "dashboards/generated"
+    assert mounted[str(folder)] == ROOT / "dashboards/generated"
     assert Path(home).parent == folder
     assert (mounted[str(folder)] / Path(home).name).is_file()
     assert "/etc/grafana/provisioning" in mounted

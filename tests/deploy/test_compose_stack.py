@@ -17,10 +17,10 @@ import pytest
 
 from decoders.schema.registry import default_schemas
 from streaming.probe.client import InstanceClient, new_instance_id
-from tests.deploy.alertmanager import until
 from tests.deploy.engine import KAFKA, Podman, add_kafka
 from tests.deploy.images import base
 from tests.deploy.test_compose import DEPLOY, SERVICES
+from tests.waiting import until
 
 STARTED: Final = ("kafka", "feeder", "application", "prometheus", "alertmanager")
 COMMANDS: Final = {

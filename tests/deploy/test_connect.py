@@ -19,9 +19,9 @@ from streaming.check.examination import examine
 from streaming.query.topic_sinks import FindingsSink
 from streaming.settings.configuration import Configuration
 from tests.captures import planted
-from tests.deploy.alertmanager import until
 from tests.deploy.connect_worker import ConnectWorker
 from tests.repository.tree import ROOT
+from tests.waiting import until
 
 WRITTEN = 120.0
 TOPIC = Configuration().findings_topic

@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 from tests.deploy import go_programs
-from tests.deploy.alertmanager import until
 from tests.deploy.api_server import ApiServer, RefusedError, environment
 from tests.deploy.kubernetes_schemas import operator_definitions
 from tests.deploy.test_helm_values import HELM, VALUES
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.long,

@@ -11,8 +11,9 @@ import yaml
 
 from streaming.commands import feed, run
 from streaming.settings.configuration import configure
+from tests.repository.tree import ROOT
 
-HELM = Path(__file__).parents[2] / "deploy/helm"
+HELM = ROOT / "deploy/helm"
 VALUES = sorted((HELM / "values").glob("*.yaml"))
 PATCH: dict[str, Any] = yaml.safe_load((HELM / "patches/statefulset.yaml").read_text())
 

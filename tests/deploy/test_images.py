@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +19,8 @@ from streaming.query.application import LAST_BATCH_SECONDS
 from tests.captures import planted
 from tests.deploy.images import USER, Container, base, build
 from tests.e2e.feeding import feed_capture
+from tests.e2e.found import found_so_far, likenesses
+from tests.waiting import until
 
 PROGRAMS = ("mmdebstrap", "chroot", "runc")
 PATIENCE = 900.0
@@ -59,13 +59,6 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def eventually(condition: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
-        time.sleep(0.5)
-
-
 def test_the_feeder_captures_as_root_without_any_capability_but_net_raw(
     image: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -73,7 +66,7 @@ def test_the_feeder_captures_as_root_without_any_capability_but_net_raw(
     assert not (root / "usr/bin/java").exists()
     command = ["feed", "--interface", "lo", "--ports", "9092", "--dry-run"]
     with Container(root, tmp_path / "feeder", command, user=0, capabilities=["CAP_NET_RAW"]) as feeder:
-        eventually(lambda: '"feeder": "ready"' in feeder.log.read_text(), feeder.log)
+        until(lambda: '"feeder": "ready"' in feeder.log.read_text(), PATIENCE, feeder)
         assert feeder.run("sh", "-c", "touch /made").returncode != 0
         assert feeder.run("/opt/kipwatch/bin/python", "-c", CONVERSE).stdout == "24\n"
         assert feeder.stop(60) == 0
@@ -86,7 +79,7 @@ def test_the_application_judges_as_a_user_without_rights(
 ) -> None:
     """It reads from a broker here, keeps its checkpoint on a volume, and ends in time."""
     root = image("application")
-    expected = Counter(each.likeness() for each in examine(planted.CAPTURE, default_schemas()).findings)
+    expected = likenesses(examine(planted.CAPTURE, default_schemas()).findings)
     volume = tmp_path / "volume"
     volume.mkdir()
     os.chown(volume, USER, USER)
@@ -99,18 +92,13 @@ def test_the_application_judges_as_a_user_without_rights(
         with Container(
             root, tmp_path / "application", command, own_network=False, mounts=mounts
         ) as application:
-            eventually(lambda: '"query": "batch"' in application.log.read_text(), application.log)
+            until(lambda: '"query": "batch"' in application.log.read_text(), PATIENCE, application)
             with closing(FindingsTopic(broker.internal, "kipwatch.findings")) as topic:
-                eventually(lambda: found(topic) == expected, application.log)
+                until(lambda: found_so_far(topic) == expected, PATIENCE, application)
             assert application.stop(LAST_BATCH_SECONDS + 30) == 0
     assert (volume / "commits").is_dir()
     assert '"query": "stopped"' in application.log.read_text()
     print(f"application: {mebibytes(root)} MiB")
-
-
-def found(topic: FindingsTopic) -> Counter[tuple[object, ...]]:
-    topic.poll(0.5)
-    return Counter(each.likeness() for each in topic.findings.values())
 
 
 def mebibytes(root: Path) -> str:

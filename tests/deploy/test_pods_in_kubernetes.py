@@ -19,10 +19,10 @@ import pytest
 from streaming.feeder import placements
 from streaming.feeder.pod_watch import ApiServer as WatchedServer
 from streaming.feeder.pod_watch import PodWatch
-from tests.deploy.alertmanager import until
 from tests.deploy.api_server import ApiServer, RefusedError
 from tests.streaming.feeder.pod_server import pod
 from tests.streaming.feeder.test_placements import Feeding, begun, connection
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.long,

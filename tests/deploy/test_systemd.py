@@ -12,8 +12,9 @@ import pytest
 from streaming.commands import feed, run
 from streaming.feeder.feeder import DRAIN_SECONDS, FLUSH_SECONDS
 from streaming.query.application import LAST_BATCH_SECONDS
+from tests.repository.tree import ROOT
 
-FOLDER = Path(__file__).parents[2] / "deploy/systemd"
+FOLDER = ROOT / "deploy/systemd"
 FEEDER, QUERY = FOLDER / "kipwatch-feeder.service", FOLDER / "kipwatch.service"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
@@ -14,11 +13,12 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.demo.progress import scrape
 from streaming.probe.client import InstanceClient, new_instance_id
-from tests.deploy.alertmanager import until
 from tests.deploy.engine import Podman
 from tests.deploy.images import CACHE
+from tests.repository.tree import ROOT
+from tests.waiting import until
 
-UNITS: Final = Path(__file__).parents[2] / "deploy/systemd"
+UNITS: Final = ROOT / "deploy/systemd"
 QUERY, FEEDER = "kipwatch", "kipwatch-feeder"
 IMAGE: Final = "localhost/kipwatch-systemd"
 NET_RAW: Final = 1 << 13

@@ -9,14 +9,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "deploy/watchdog/watchdog.py"
+from tests.repository.tree import ROOT
+from tests.waiting import until
+
+PROGRAM = ROOT / "deploy/watchdog/watchdog.py"
 AFTER = 1.5
-PATIENCE = 30.0
 
 
 class Watchdog:
@@ -58,22 +60,15 @@ def watchdog(tmp_path: Path) -> Iterator[Watchdog]:
     started.process.wait(10)
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.slow
 def test_it_acts_once_for_each_silence(watchdog: Watchdog) -> None:
     assert (watchdog.post(), watchdog.get(), watchdog.times_acted()) == (200, 200, 0)
-    eventually(lambda: watchdog.times_acted() == 1)
+    until(lambda: watchdog.times_acted() == 1)
     assert watchdog.get() == 503
     time.sleep(2 * AFTER)
     assert watchdog.times_acted() == 1
     assert (watchdog.post(), watchdog.get()) == (200, 200)
-    eventually(lambda: watchdog.times_acted() == 2)
+    until(lambda: watchdog.times_acted() == 2)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.e2e.archive_rows import rows_of
 from tests.e2e.process_tree import children
 from tests.e2e.request_counts import Call, LoggedRequests, PublishedRequests, published_requests
 from tests.e2e.working_clients import TOPIC
+from tests.waiting import until
 
 JUDGED: Final = 600.0
 """Seconds from the start of a query on a busy machine until it has judged what waits."""
@@ -88,11 +89,7 @@ class ArchiveSoak:
 
     def await_validation(self) -> None:
         """Wait until a sample was validated, which is due by the time of batches: clients must work."""
-        deadline = time.monotonic() + JUDGED
-        while not self._total("kipwatch_validations_total", outcome="done"):
-            self._check_running()
-            assert time.monotonic() < deadline, "no sample was validated"
-            time.sleep(1.0)
+        until(lambda: self._total("kipwatch_validations_total", outcome="done"), JUDGED, *self._processes())
 
     def stop(self) -> None:
         """Stop the query after its batch."""
@@ -153,17 +150,11 @@ class ArchiveSoak:
 
     def _process(self) -> int:
         """Return the process of the query, which its guard starts."""
-        while not (found := children(self._query.process_id)):
-            self._check_running()
-            time.sleep(0.02)
-        return found[0]
+        return until(lambda: children(self._query.process_id), ENDED, *self._processes(), every=0.02)[0]
 
     def _await_file(self) -> None:
-        before, deadline = self._files(), time.monotonic() + JUDGED
-        while self._files() <= before:
-            self._check_running()
-            assert time.monotonic() < deadline, self._query.last_line()
-            time.sleep(0.02)
+        before = self._files()
+        until(lambda: not self._files() <= before, JUDGED, *self._processes(), every=0.02)
 
     def _total(self, name: str, **labels: str) -> float:
         page = scrape(self._page_at)
@@ -179,9 +170,12 @@ class ArchiveSoak:
         """Return the files of usage, without hidden ones: these are not finished."""
         return {path.name for path in self.archive.glob("usage/*/[!.]*.parquet")}
 
+    def _processes(self) -> tuple[Child, Child]:
+        return self._feeder, self._query
+
     def _check_running(self) -> None:
-        self._feeder.check_running()
-        self._query.check_running()
+        for process in self._processes():
+            process.check_running()
 
 
 def archived(folder: Path) -> Counter[Call]:

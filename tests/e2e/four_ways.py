@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from decoders.schema.registry import default_schemas
-from expectations.judging.finding import Finding
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST, free_ports
 from streaming.broker.topics import FindingsTopic, create_topics
@@ -26,16 +24,18 @@ from streaming.demo.road import Child, PacketPipe
 from streaming.demo.workload import run_workload
 from streaming.record.relay import Relay
 from streaming.settings.configuration import FramesTopicSettings, Topics
+from tests.e2e.found import Likenesses, likenesses
 from tests.e2e.free_pages import free_pages
-from tests.e2e.machines import eventually
 from tests.e2e.planting import plant
 from tests.e2e.standalone import spark_settings
+from tests.waiting import until
 
 LIVE, RECORDED, RELAY = "live", "recorded", "relay"
 WAYS = (LIVE, RECORDED, RELAY)
+JUDGED = 900.0
+"""Seconds; each new executor compiles first."""
 READY = 240.0
 """Seconds for a feeder to start, or to read a capture."""
-Likenesses = Counter[tuple[object, ...]]
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,9 @@ class Traffic:
         ):
             end = backlog.end()
             assert end and sum(end.values())
-
-            def is_judged() -> bool:
-                query.check_running()
-                return not waiting(end, backlog.judged())
-
-            eventually(is_judged)
+            until(lambda: not waiting(end, backlog.judged()), JUDGED, query)
             topic.poll(2.0)
-            return likenesses(list(topic.findings.values()))
-
-
-def likenesses(findings: list[Finding]) -> Likenesses:
-    """What findings of different ways share."""
-    return Counter(finding.likeness() for finding in findings)
+            return likenesses(topic.findings.values())
 
 
 def play_clients(stack: ExitStack, folder: Path, partitions: int) -> Traffic:

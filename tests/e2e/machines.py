@@ -5,16 +5,13 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import HOST
-from streaming.broker.topics import FindingsTopic, create_topics
+from streaming.broker.topics import create_topics
 from streaming.demo.progress import scrape
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.captures import planted, real_clients
@@ -107,15 +104,3 @@ def is_executor(process: int) -> bool:
     except OSError:
         return False
     return b"java" in command.split(b"\0")[0] and b"CoarseGrainedExecutorBackend" in command
-
-
-def found(topic: FindingsTopic) -> Counter[tuple[object, ...]]:
-    topic.poll(0.5)
-    return Counter(finding.likeness() for finding in topic.findings.values())
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + JUDGED
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _MEBIBYTE = 1 << 20
@@ -33,6 +34,23 @@ def tree(root: int) -> Iterator[int]:
 def jvms(root: int) -> list[int]:
     """Return the JVMs among a process and all below it."""
     return [process for process in tree(root) if Path(f"/proc/{process}/comm").read_text() == "java\n"]
+
+
+def send_signal(processes: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to processes."""
+    for process in processes:
+        os.kill(process, number)
+
+
+@contextmanager
+def frozen(processes: Sequence[int]) -> Iterator[None]:
+    """Stop processes, of which there must be some, and continue them."""
+    assert processes
+    send_signal(processes, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        send_signal(processes, signal.SIGCONT)
 
 
 def resident_mebibytes(root: int) -> dict[str, float]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from streaming.broker import child_guard
 from streaming.broker.embedded import EmbeddedBroker
-from tests.e2e.process_tree import jvms
+from tests.e2e.process_tree import frozen, jvms, send_signal
 
 FROZEN = 50.0
 """Longer than a session timeout of 45 s: the coordinator forgets the members."""
@@ -25,7 +26,7 @@ class RestartingBroker(EmbeddedBroker):
     def stopped(self) -> None:
         """Shut down in order, and start again."""
         child_guard.stop(self._process)
-        self._await_response(self._start())
+        self._restart()
 
     def end(self) -> None:
         """Shut down in order, for good."""
@@ -33,18 +34,22 @@ class RestartingBroker(EmbeddedBroker):
 
     def killed(self) -> None:
         """Die without a word, and start again."""
-        self._signal(signal.SIGKILL)
+        send_signal(jvms(self._process.pid), signal.SIGKILL)
         self._process.wait()
-        self._await_response(self._start())
+        self._restart()
 
-    def frozen(self) -> None:
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Keep the port open and respond to nothing."""
+        with frozen(jvms(self._process.pid)):
+            yield
+
+    def forgot_its_members(self) -> None:
         """Stop responding for longer than a session lasts."""
-        self._signal(signal.SIGSTOP)
-        try:
+        with self.frozen():
             time.sleep(FROZEN)
-        finally:
-            self._signal(signal.SIGCONT)
 
-    def _signal(self, number: signal.Signals) -> None:
-        for process in jvms(self._process.pid):
-            os.kill(process, number)
+    def _restart(self) -> None:
+        process = self._start()
+        self._undo.callback(child_guard.stop, process)
+        self._await_response(process)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(3_600)]
 JUDGED = 300.0
@@ -31,7 +31,7 @@ CONNECTIONS = 40
 
 
 def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) -> None:
-    traffic, sent = Traffic(default_schemas(), CONNECTIONS), 0
+    traffic, archive, sent = Traffic(default_schemas(), CONNECTIONS), tmp_path / "archive", 0
     parts: list[list[FrameBatch]] = [list(traffic.opening())]
     parts += [list(traffic.round(number)) for number in range(1, KILLS)]
     with EmbeddedBroker() as broker:
@@ -41,24 +41,20 @@ def test_an_archive_of_a_killed_query_holds_each_request_once(tmp_path: Path) ->
             sent += requests(part)
             command = ["run", "--bootstrap", broker.internal, "--checkpoint", str(tmp_path / "checkpoint")]
             command += ["--metrics-address", free_pages(1)[0], "--buckets", "2"]
-            command += ["--archive", str(tmp_path / "archive")]
+            command += ["--archive", str(archive)]
             with Child(command, tmp_path / f"run-{number}.log") as query:
-                deadline = time.monotonic() + JUDGED
-                while archived(tmp_path / "archive") < sent:
-                    query.check_running()
-                    assert time.monotonic() < deadline, query.log.read_text()[-2000:]
-                    time.sleep(0.05)
+                until(lambda: archived(archive) >= sent, JUDGED, query, every=0.05)  # noqa: B023
                 # At once: the batch that wrote this may not be committed, and is then judged again.
                 (process,) = children(query.process_id)
                 os.kill(process, signal.SIGKILL)
-            assert archived(tmp_path / "archive") == sent
+            assert archived(archive) == sent
     by_software = Counter[str]()
-    for row in usage(tmp_path / "archive"):
+    for row in usage(archive):
         by_software[str(row["client_software_name"])] += int(str(row["requests"]))
     assert sum(by_software.values()) == sent
-    opened = {row["connection"] for row in rows_of(tmp_path / "archive", "connections")}
+    opened = {row["connection"] for row in rows_of(archive, "connections")}
     assert len(opened) == CONNECTIONS
-    brokers = rows_of(tmp_path / "archive", "brokers")
+    brokers = rows_of(archive, "brokers")
     assert brokers and all(row["ranges_id"] for row in brokers)
     assert "None" not in by_software
 

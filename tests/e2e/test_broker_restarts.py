@@ -45,7 +45,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         for created in admin.create_topics([NewTopic(TOPIC, 3)]).values():
             created.result()
         with working(broker.watched):
-            outages = itertools.cycle((broker.stopped, broker.killed, broker.frozen))
+            outages = itertools.cycle((broker.stopped, broker.killed, broker.forgot_its_members))
             deadline = time.monotonic() + SECONDS
             while time.monotonic() < deadline:
                 time.sleep(PERIOD)

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -26,11 +25,12 @@ from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
 from tests.compatibility.road import Road
 from tests.compatibility.week import PORT, SOME_DAY, WEEK, week
-from tests.e2e.machines import eventually
+from tests.e2e.found import found_so_far, likenesses
 from tests.e2e.object_store import BUCKET, CREDENTIALS, build_program, serve_bucket
-from tests.e2e.test_month import errors, found
+from tests.e2e.test_month import JUDGED, errors
 from tests.repository.tree import ROOT
 from tests.streaming.captures import write_packets
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.long,
@@ -72,7 +72,7 @@ def judge(road: Road, days: list[list[Packet]], stay: range) -> None:
     packets = [packet for day in stay for packet in days[day]]
     road.feed(packets)
     frames = sum(len(packet.data) > BARE for packet in packets)
-    eventually(lambda: road.page().total("kipwatch_frames_total") > MOST * frames)
+    until(lambda: road.page().total("kipwatch_frames_total") > MOST * frames, JUDGED, road.query)
 
 
 def test_a_checkpoint_moves_into_a_store_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_checkpoint_moves_into_a_store_and_back(tmp_path: Path, monkeypatch: p
     days = week()
     capture = write_packets(tmp_path / "week.pcap", (packet for day in days for packet in day))
     checked = examine(capture, default_schemas(), [PORT])
-    expected = Counter(finding.likeness() for finding in checked.findings)
+    expected = likenesses(checked.findings)
     assert len(expected) > 3
     back = tmp_path / "back"
     with EmbeddedBroker() as broker, ExitStack() as stack:
@@ -111,8 +111,8 @@ def test_a_checkpoint_moves_into_a_store_and_back(tmp_path: Path, monkeypatch: p
         judge(road, days, STAYS[2])
         road.end_feeder()
         with closing(FindingsTopic(broker.internal, "kipwatch.findings")) as topic:
-            eventually(lambda: found(topic) == expected)
+            until(lambda: found_so_far(topic) == expected, JUDGED, road.query)
             topic.poll(5.0)
-            assert found(topic) == expected
+            assert found_so_far(topic) == expected
         road.query.stop()
     assert errors(road) == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -21,9 +20,11 @@ from streaming.broker.jars import jars
 from streaming.broker.topics import FindingsTopic
 from streaming.check.examination import examine
 from tests.e2e import object_store
-from tests.e2e.machines import CAPTURES, DRIVER, JUDGED, Machines, eventually, found
+from tests.e2e.found import found_so_far, likenesses
+from tests.e2e.machines import CAPTURES, DRIVER, JUDGED, Machines
 from tests.e2e.process_tree import children
 from tests.e2e.standalone import lacks_our_packages, wait_for
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.long,
@@ -67,7 +68,7 @@ def machines(
 def test_an_executor_and_the_driver_are_killed_and_the_query_grows(machines: Machines) -> None:
     """Findings equal those of `check`; a larger checkpoint, made from the topic, changes none of them."""
     checked = examine([capture for capture, _ in CAPTURES], default_schemas())
-    expected = Counter(finding.likeness() for finding in checked.findings)
+    expected = likenesses(checked.findings)
     assert len(expected) > 40
 
     machines.feed(*CAPTURES[0])
@@ -84,18 +85,18 @@ def test_an_executor_and_the_driver_are_killed_and_the_query_grows(machines: Mac
     second = machines.start_query()
     with closing(FindingsTopic(machines.broker.internal, "kipwatch.findings")) as topic:
         wait_for(machines.log, '"query": "batch"', JUDGED)
-        eventually(lambda: found(topic) == expected)
+        until(lambda: found_so_far(topic) == expected, JUDGED)
         child_guard.stop(second)
 
         machines.start_query(buckets=24, partitions=6)
-        eventually(lambda: machines.frames_judged() == checked.frames)
+        until(lambda: machines.frames_judged() == checked.frames, JUDGED)
         topic.poll(5.0)
-        assert found(topic) == expected
+        assert found_so_far(topic) == expected
     assert all(machines.executors().values())
 
 
 def assert_executors_know_the_driver(machines: Machines) -> None:
-    eventually(lambda: [len(processes) for processes in machines.executors().values()] == [1, 1])
+    until(lambda: [len(each) for each in machines.executors().values()] == [1, 1], JUDGED)
     executors = machines.executors()
     address = machines.network.addresses[DRIVER]
     for (executor,) in executors.values():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
-import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +17,16 @@ from decoders.frame.record import Endpoint
 from decoders.schema.registry import default_schemas
 from decoders.wire.segment import Packet
 from expectations.judging.finding import Finding
-from streaming.broker import child_guard
-from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
 from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.settings.confidential import open_private
 from tests.decoders.tls.writer import SUITES, TlsWriter
+from tests.e2e.found import likenesses
 from tests.e2e.free_pages import free_pages
-from tests.e2e.process_tree import children
+from tests.e2e.process_tree import children, send_signal
+from tests.e2e.restarting_broker import RestartingBroker
 from tests.exchange import Exchange
 from tests.streaming.captures import conforming, packets_of, violating, write_packets
 
@@ -56,24 +54,10 @@ class Source:
         return examine(self.capture, default_schemas(), key_logs=self.key_logs).findings
 
 
-class MortalBroker(EmbeddedBroker):
-    """A broker that can be killed and restarted with its data."""
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._process = super()._start()
-        return self._process
-
-    def kill_and_restart(self) -> None:
-        kill(self._process)
-        process = self._start()
-        self._undo.callback(child_guard.stop, process)
-        self._await_response(process)
-
-
 class Crashing:
     """Broker, query and feeder, each of which can be killed and restarted."""
 
-    def __init__(self, folder: Path, source: Source, broker: MortalBroker) -> None:
+    def __init__(self, folder: Path, source: Source, broker: RestartingBroker) -> None:
         self._folder, self._broker = folder, broker
         application, feeder = free_pages(2)
         kafka = ["--bootstrap", broker.internal, "--frames-topic", FRAMES]
@@ -91,15 +75,15 @@ class Crashing:
         """Kill one of the three and restart it; a feeder that has ended by itself is restarted, too."""
         match victim:
             case "driver":
-                kill(self.query._guard)
+                kill(self.query)
                 self.query = self._start(self._run)
                 self.query.wait_for('"query": "started"', STARTED)
                 self._frames = 0.0
             case "feeder":
-                kill(self.feeder._guard)
+                kill(self.feeder)
                 self.feeder = self._start(self._feed)
             case "broker":
-                self._broker.kill_and_restart()
+                self._broker.killed()
 
     def check(self) -> None:
         """The query runs, and its counters never decrease except after its restart."""
@@ -124,11 +108,10 @@ class Crashing:
         return Child(command, self._folder / f"{command[0]}-{self._starts}.log")
 
 
-def kill(guard: subprocess.Popen[bytes]) -> None:
-    """Kill a guarded child with SIGKILL, and wait until its guard has ended."""
-    for child in children(guard.pid):
-        os.kill(child, signal.SIGKILL)
-    guard.wait(30)
+def kill(command: Child) -> None:
+    """Kill a command with SIGKILL, and wait until its guard has ended."""
+    send_signal(children(command.process_id), signal.SIGKILL)
+    command.wait(30)
 
 
 def connections() -> Iterator[Exchange]:
@@ -183,10 +166,7 @@ def test_whatever_is_killed_the_findings_are_those_of_an_undisturbed_run(
 @pytest.mark.timeout(900)
 def test_over_tls_too(plain: Source, encrypted: Source, tmp_path: Path) -> None:
     """The findings of an undisturbed run are those of plaintext."""
-    likenesses = [
-        Counter(finding.likeness() for finding in source.findings()) for source in (plain, encrypted)
-    ]
-    assert likenesses[0] == likenesses[1]
+    assert likenesses(plain.findings()) == likenesses(encrypted.findings())
     assert not Source(encrypted.capture).findings()
     assert_unmoved(5, encrypted, tmp_path)
 
@@ -198,7 +178,7 @@ def assert_unmoved(kills: int, source: Source, folder: Path) -> None:
     random = Random(kills)
     victims = [("driver", "feeder", "broker")[number % 3] for number in range(kills)]
     random.shuffle(victims)
-    with MortalBroker() as broker:
+    with RestartingBroker() as broker:
         crashing = Crashing(folder, source, broker)
         try:
             for victim in victims:

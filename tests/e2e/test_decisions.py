@@ -34,6 +34,7 @@ from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
 from tests.e2e.quick_ticks import QuickChild
 from tests.streaming.captures import violating, write_capture
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -156,14 +157,6 @@ def reload(query: Child, config: Path, text: str) -> None:
     os.kill(process, signal.SIGHUP)
 
 
-def await_starts(query: Child, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while query.log.read_text().count('"query": "started"') < count:
-        query.check_running()
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def configured(path: Path) -> Configuration:
     return configure(Namespace(config=path))
 
@@ -229,7 +222,7 @@ def test_changed_decisions_are_taken_over_and_invalid_ones_refused(judged: Judge
     query.wait_for('"query": "decisions-refused"', PATIENCE)
     reload(query, path, CHANGED)
     query.wait_for('"query": "decisions-reloaded"', PATIENCE)
-    await_starts(query, 2)
+    until(lambda: query.log.read_text().count('"query": "started"') > 1, PATIENCE, query)
     after = feeding.finding("the second")
     assert after.level == "information"
     assert after.suppressed and after.suppressed.reason == "renamed in July"

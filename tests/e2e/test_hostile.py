@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Final, NamedTuple
@@ -18,8 +17,6 @@ import msgspec
 import pytest
 
 from expectations.judging.finding import Finding
-from expectations.rules.base.rule import IdentityRule
-from expectations.rules.catalogue import rule_named
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
@@ -31,6 +28,7 @@ from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 from tests.captures import planted
+from tests.e2e.found import likenesses, of_one_connection
 from tests.e2e.free_pages import free_pages
 from tests.e2e.hostile_traffic import BROKER, hostile_packets
 from tests.e2e.process_tree import resident_mebibytes
@@ -83,7 +81,7 @@ class Ordinary:
     def found(self, topic: FindingsTopic) -> list[Finding]:
         """Return what was found, and note when the last of what one connection shows was."""
         found = [finding for finding in topic.findings.values() if finding.cluster == self.cluster]
-        if len(_direct(found)) >= len(_direct(self.expected)):
+        if len(of_one_connection(found)) >= len(of_one_connection(self.expected)):
             self.delay = min(self.delay, time.monotonic() - self.begun)
         return found
 
@@ -146,14 +144,8 @@ def _highest_while_running(feeder: Child) -> float:
     return highest
 
 
-def _direct(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that one connection shows; those of shared identities settle later."""
-    return [finding for finding in findings if not isinstance(rule_named(finding.rule), IdentityRule)]
-
-
 def test_ordinary_offences_are_found(judged: Judged) -> None:
-    found = Counter(finding.likeness() for finding in judged.ordinary)
-    assert found == Counter(finding.likeness() for finding in judged.expected)
+    assert likenesses(judged.ordinary) == likenesses(judged.expected)
 
 
 def test_ordinary_offences_are_found_with_the_usual_delay(judged: Judged) -> None:

@@ -22,14 +22,13 @@ import msgspec
 import pytest
 
 from expectations.judging.finding import Finding
-from expectations.rules.base.rule import IdentityRule
-from expectations.rules.catalogue import rule_named
 from streaming.broker.topics import FindingsTopic
 from streaming.check.examination import examine
 from streaming.demo.road import Child
 from streaming.settings.release import load_schemas
 from tests.captures import planted
 from tests.e2e import million_names
+from tests.e2e.found import of_one_connection
 from tests.e2e.sampled_road import FINDINGS_TOPIC, FRAMES_TOPIC, Sample, SampledRoad, curves
 
 NAMES: Final = int(os.environ.get("KIPWATCH_HOSTILE_NAMES", "1000000"))
@@ -106,7 +105,7 @@ class Probes:
 
     def __init__(self, road: SampledRoad, topic: FindingsTopic, expected: list[Finding]) -> None:
         self._port = expected[0].broker.rpartition(":")[2]
-        self._expected = len(_direct(expected))
+        self._expected = len(of_one_connection(expected))
         self._road, self._topic = road, topic
         self._number = 0
         self.samples: list[Sample] = []
@@ -124,7 +123,7 @@ class Probes:
                 found |= self.watch(cluster)
         published = time.monotonic()
         while time.monotonic() < published + GIVEN_UP:
-            if len(_direct(list(found.values()))) >= self._expected:
+            if len(of_one_connection(found.values())) >= self._expected:
                 return time.monotonic() - published
             found |= self.watch(cluster)
         return math.inf
@@ -167,11 +166,6 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Attacked:
     attacked = Attacked(quiet, delays, probes.samples, attack.names)
     _report(attacked, begin, judged)
     return attacked
-
-
-def _direct(findings: list[Finding]) -> list[Finding]:
-    """Return the findings that one connection shows; those of shared identities settle later."""
-    return [finding for finding in findings if not isinstance(rule_named(finding.rule), IdentityRule)]
 
 
 def _report(attacked: Attacked, begin: float, judged: float) -> None:

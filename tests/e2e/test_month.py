@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -23,9 +22,11 @@ from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
 from tests.compatibility.road import Road
 from tests.compatibility.week import PORT
+from tests.e2e.found import Likenesses, found_so_far, likenesses
 from tests.e2e.month import DAYS, PERMANENT, VISITORS, month
 from tests.e2e.next_version import unpack_next_version
 from tests.streaming.captures import write_packets
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -41,7 +42,7 @@ def test_a_month_of_restarts_an_upgrade_and_a_lost_volume_changes_no_finding(
 ) -> None:
     days = month(UPGRADED)
     number, environment = unpack_next_version(tmp_path)
-    expected = likenesses(tmp_path, days)
+    expected = checked(tmp_path, days)
     with EmbeddedBroker() as broker, ExitStack() as stack:
         create_topics(broker.internal, "kipwatch.frames", "kipwatch.findings")
         road, backup, sizes = Road(stack, tmp_path, broker, buckets=16), tmp_path / "backup", list[float]()
@@ -58,12 +59,12 @@ def test_a_month_of_restarts_an_upgrade_and_a_lost_volume_changes_no_finding(
             print(f"day {day}: {time.monotonic() - begun:.0f} s", flush=True)
         road.end_feeder()
         with closing(FindingsTopic(broker.internal, "kipwatch.findings")) as topic:
-            eventually(lambda: found(topic) == expected)
+            until(lambda: found_so_far(topic) == expected, JUDGED, road.query)
             topic.poll(SETTLED)
-            assert found(topic) == expected
+            assert found_so_far(topic) == expected
         # Of those that were open when the feeder was upgraded, no later record tells. The gauge is complete
         # when every bucket has reported.
-        eventually(lambda: road.page().total("kipwatch_open_connections") == PERMANENT)
+        until(lambda: road.page().total("kipwatch_open_connections") == PERMANENT, JUDGED, road.query)
         assert road.page().total("kipwatch_build_info", version=number) == 1
         road.query.stop()
     print(f"checkpoint, MiB by day: {[round(each, 2) for each in sizes]}")
@@ -88,35 +89,23 @@ def end_of_day(road: Road, day: int, backup: Path) -> None:
         road.restart_query(backup if day == BACKED_UP else None)
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds, or for long enough: what follows says what is wrong."""
-    deadline = time.monotonic() + JUDGED
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(1.0)
-
-
 def errors(road: Road) -> list[str]:
     """The errors in the logs of all that ran."""
     lines = (line for log in road.logs for line in log.read_text().splitlines())
     return [line for line in lines if '"level": "error"' in line]
 
 
-def likenesses(folder: Path, days: list[list[Packet]]) -> Counter[tuple[object, ...]]:
+def checked(folder: Path, days: list[list[Packet]]) -> Likenesses:
     """The findings of `check` on the packets that each of the two feeders sees."""
-    total = Counter[tuple[object, ...]]()
+    total = Likenesses()
     for name, part in (("before", days[:UPGRADED]), ("after", days[UPGRADED:])):
         capture = write_packets(folder / f"{name}.pcap", (packet for day in part for packet in day))
-        total.update(each.likeness() for each in examine(capture, default_schemas(), [PORT]).findings)
+        total.update(likenesses(examine(capture, default_schemas(), [PORT]).findings))
     rules = Counter(likeness[0] for likeness in total.elements())
     assert rules["kip511/software-name-malformed"] == DAYS * VISITORS // 3
     assert rules["kip1313/instance-id-changed"] > 1
     assert rules["kip1313/instance-id-shared"] == 1
     return total
-
-
-def found(topic: FindingsTopic) -> Counter[tuple[object, ...]]:
-    topic.poll(0.5)
-    return Counter(each.likeness() for each in topic.findings.values())
 
 
 def size(folder: Path) -> float:

@@ -39,10 +39,12 @@ from streaming.observe import Observers
 from streaming.probe.client import InstanceClient, new_instance_id
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
 from tests.dashboards.prometheus import STEP, series_of
-from tests.dashboards.rule_file import RULE_FILE, runbook_anchors
+from tests.dashboards.rule_file import RULE_FILE
 from tests.dashboards.stored_series import Stored
-from tests.deploy.alertmanager import Notifications, receiving, until
+from tests.deploy.alertmanager import Notifications, receiving
 from tests.e2e.free_pages import on_free_pages
+from tests.repository.tree import anchors
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(1_500)]
 
@@ -258,7 +260,7 @@ def test_what_was_planted_arrives_as_alerts(seen: Seen) -> None:
 
 def test_the_links_of_alerts_work(seen: Seen) -> None:
     """The runbook has the section, Grafana has the dashboard, and the link selects the rule on it."""
-    sections = runbook_anchors()
+    sections = anchors(Path(RUNBOOK))
     for alert in (alert for hook in seen.sent.hooks for alert in hook["alerts"]):
         path, _, anchor = alert["annotations"]["runbook_url"].partition("#")
         assert (path, anchor in sections) == (RUNBOOK, True), alert

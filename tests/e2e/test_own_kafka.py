@@ -14,6 +14,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.ports import free_ports
 from streaming.demo.road import Child
 from tests.captures import real_clients
+from tests.repository.tree import ROOT
 
 pytestmark = [
     pytest.mark.jvm,
@@ -23,7 +24,7 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-PAGE = Path(__file__).parents[2] / "docs/own-kafka.md"
+PAGE = ROOT / "docs/own-kafka.md"
 BOOTSTRAP = "kafka-1:9093"
 PATIENCE = 180.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from streaming.query.worker import LONGEST_INTERVAL
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.free_pages import free_pages
 from tests.e2e.probe import passes
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -104,11 +104,7 @@ def test_after_a_restart_it_is_ready_when_the_gauges_count_every_connection(stop
     with stopped.start(stopped.topic, checkpoint) as query:
         query.wait_for('"query": "started"', STARTED)
         assert not stopped.is_ready()
-        deadline = time.monotonic() + JUDGED + LONGEST_INTERVAL / 1000
-        while not stopped.is_ready():
-            query.check_running()
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+        until(stopped.is_ready, JUDGED + LONGEST_INTERVAL / 1000, query)
         page = stopped.page()
     assert page.total("kipwatch_open_connections") == CONNECTIONS
     assert page.total("kipwatch_connections") == CONNECTIONS

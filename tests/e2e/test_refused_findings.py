@@ -6,7 +6,6 @@ The log is JSON lines and nothing else, whatever Spark and its workers print.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from streaming.settings.configuration import Configuration
 from tests.e2e.feeding import feed_capture
 from tests.e2e.free_pages import free_pages
 from tests.streaming.captures import violating, write_capture
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -47,11 +47,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             for cluster in ("one", "two"):
                 before = refused(page_at)
                 feed_capture(capture, folder / f"{cluster}.log", *kafka, "--cluster", cluster)
-                deadline = time.monotonic() + PATIENCE
-                while refused(page_at) < before + 2 and time.monotonic() < deadline:
-                    query.check_running()
-                    time.sleep(0.5)
-                assert refused(page_at) >= before + 2
+                until(lambda: refused(page_at) >= before + 2, PATIENCE, query)  # noqa: B023 - called at once
         yield query.log
 
 

@@ -28,6 +28,7 @@ from streaming.demo.road import Road
 from streaming.demo.screen import Screen
 from streaming.feeder.capture import can_capture
 from streaming.metrics.exposition import MetricsPage
+from tests.e2e.found import likenesses
 from tests.e2e.free_pages import on_free_pages
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
@@ -107,8 +108,7 @@ def test_nothing_else_violates(played: Played) -> None:
 
 
 def test_topic_and_check_have_the_same_findings(played: Played) -> None:
-    in_topic = Counter(finding.likeness() for finding in played.findings)
-    assert in_topic == Counter(finding.likeness() for finding in played.examination.findings)
+    assert likenesses(played.findings) == likenesses(played.examination.findings)
 
 
 def test_the_metrics_page_counts_the_same_findings(played: Played) -> None:

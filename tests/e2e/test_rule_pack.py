@@ -9,8 +9,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,6 +34,7 @@ from tests.rule_pack import install, searched
 from tests.streaming.captures import write_capture
 from tests.streaming.commands.ran import run_process
 from tests.streaming.commands.test_rule_packs import insistent
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(1_500)]
 
@@ -94,14 +94,6 @@ class Live:
         self._topic.close()
 
 
-def await_that(holds: Callable[[], bool], query: Child) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        query.check_running()
-        assert time.monotonic() < deadline, query.log.read_text()
-        time.sleep(0.2)
-
-
 POLICY = """\
 name: {name}
 meta: {{table: connections}}
@@ -135,11 +127,11 @@ def test_a_pack_and_policies_in_the_query_and_without_the_pack(
     with live.start() as query:
         assert live.checked_rules() >= {RULE, "kip511/software-name-malformed"}  # from the start
         live.publish(opened_and_asked_twice)
-        await_that(lambda: live.figure(CHECKS, rule=RULE, verdict="conforms") == 2, query)
+        until(lambda: live.figure(CHECKS, rule=RULE, verdict="conforms") == 2, PATIENCE, query)
         commits = tmp_path / "checkpoint" / "commits"
-        await_that(lambda: any(commits.glob("[0-9]*")), query)
+        until(lambda: any(commits.glob("[0-9]*")), PATIENCE, query)
         for name, (_, _, says) in POLICIES.items():
-            await_that(lambda: live.figure("kipwatch_policy_info", suite=name, says=says) == 1, query)  # noqa: B023
+            until(lambda: live.figure("kipwatch_policy_info", suite=name, says=says) == 1, PATIENCE, query)  # noqa: B023
             met = live.figure("kipwatch_expectation_success", suite=name, expectation="demanded")
             assert met == (name == "kept")
         (process,) = children(query.process_id)
@@ -147,8 +139,8 @@ def test_a_pack_and_policies_in_the_query_and_without_the_pack(
 
     with live.start() as query:
         live.publish(asked_again)
-        await_that(lambda: live.figure(CHECKS, rule=RULE, verdict="violates") == 3, query)
-        await_that(lambda: RULE in live.findings(), query)
+        until(lambda: live.figure(CHECKS, rule=RULE, verdict="violates") == 3, PATIENCE, query)
+        until(lambda: RULE in live.findings(), PATIENCE, query)
     found = live.findings()[RULE]
     capture = write_capture(tmp_path / "insistent.pcap", exchange)
     checked = json.loads(run_process("check", capture, "--json").output)["findings"]
@@ -167,7 +159,7 @@ def test_a_pack_and_policies_in_the_query_and_without_the_pack(
         assert live.figure(REFUSED) == 1
         exchange.negotiate(3)
         live.publish([*exchange.records[-2:], *stranger.records])
-        await_that(lambda: "kip511/software-name-malformed" in live.findings(), query)
+        until(lambda: "kip511/software-name-malformed" in live.findings(), PATIENCE, query)
         assert RULE not in live.checked_rules()
     refused = f"{RULE} has a page whose headings are not"
     line = next(line for line in query.log.read_text().splitlines() if '"query": "pack-refused"' in line)

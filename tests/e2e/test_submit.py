@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from streaming.commands import main
 from streaming.demo.progress import scrape
 from tests.e2e.free_pages import free_pages
 from tests.e2e.process_tree import children
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -53,11 +53,8 @@ class Submitted:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + JUDGED
-        while text not in self.output():
-            assert self.guard.poll() is None and time.monotonic() < deadline, self.output()[-2000:]
-            time.sleep(0.2)
+    def check_running(self) -> None:
+        assert self.guard.poll() is None, self.output()[-2000:]
 
     def line(self) -> str:
         """The one error line of the process, after its end."""
@@ -71,17 +68,14 @@ def test_it_judges_and_ends_with_its_jvm(broker: EmbeddedBroker, tmp_path: Path)
     """A service manager stops the JVM, through which the application prints."""
     submitted = Submitted(broker, tmp_path, "--jars", ",".join(str(jar) for jar in jars("connector")))
     try:
-        submitted.wait_for('"query": "batch"')
+        until(lambda: '"query": "batch"' in submitted.output(), JUDGED, submitted)
         page = scrape(submitted.page_at)
         assert page is not None and page.total("kipwatch_open_connections") == CONNECTIONS
         (jvm,) = children(submitted.guard.pid)
         application = children(jvm)[0]
         os.kill(jvm, signal.SIGTERM)
         submitted.guard.wait(ENDED)
-        deadline = time.monotonic() + ENDED
-        while Path(f"/proc/{application}").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: not Path(f"/proc/{application}").exists(), ENDED)
         assert "Traceback" not in submitted.output()
     finally:
         child_guard.stop(submitted.guard)

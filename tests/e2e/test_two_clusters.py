@@ -31,10 +31,12 @@ from streaming.record.relay import Relay
 from streaming.settings.configuration import Configuration
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.feeding import feed_capture
+from tests.e2e.found import Likenesses, likenesses
 from tests.e2e.free_pages import free_pages
 from tests.e2e.quick_ticks import QuickChild
 from tests.exchange import ID_A
 from tests.streaming.captures import write_packets
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -73,11 +75,8 @@ def test_what_is_found_counted_and_archived_is_of_one_cluster(tmp_path: Path) ->
         for name, path in files.items():
             feed_capture(path, tmp_path / f"{name}.log", *kafka, "--ports", str(port), "--cluster", name)
         topic = stack.enter_context(closing(FindingsTopic(here.internal, names.findings_topic)))
-        deadline = time.monotonic() + JUDGED
-        while found_by(topic) != {name: likenesses(each) for name, each in expected.items()}:
-            query.check_running()
-            assert time.monotonic() < deadline, found_by(topic)
-            topic.poll(1.0)
+        wanted = {name: likenesses(each.findings) for name, each in expected.items()}
+        until(lambda: found_by(topic) == wanted, JUDGED, query)
         page = scrape(page_at)
         assert page is not None
         assert_counted_apart(page, expected, f"{HOST}:{port}")
@@ -104,12 +103,9 @@ def moved(packet: Packet, nanoseconds: int) -> Packet:
     return packet._replace(captured_at=packet.captured_at + nanoseconds)
 
 
-def likenesses(examination: Examination) -> Counter[tuple[object, ...]]:
-    return Counter(finding.likeness() for finding in examination.findings)
-
-
-def found_by(topic: FindingsTopic) -> dict[str, Counter[tuple[object, ...]]]:
-    found: dict[str, Counter[tuple[object, ...]]] = {}
+def found_by(topic: FindingsTopic) -> dict[str, Likenesses]:
+    topic.poll(1.0)
+    found: dict[str, Likenesses] = {}
     for finding in topic.findings.values():
         found.setdefault(finding.cluster, Counter())[finding.likeness()] += 1
     return found

@@ -19,7 +19,7 @@ from tests.repository.file_map import (
     python_files,
     tells_more_than_its_name,
 )
-from tests.repository.tree import ROOMS, ROOT, files, modules
+from tests.repository.tree import ROOMS, ROOT, anchors, files, modules
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md" and path.parts[0] != "tests"]
 LONGEST_FIRST_LINE = 107
@@ -114,13 +114,7 @@ def leads_somewhere(document: Path, link: str) -> bool:
     target = (ROOT / document).parent / name if name else ROOT / document
     if not target.exists():
         return False
-    return not anchor or anchor in anchors(target.read_text())
-
-
-def anchors(text: str) -> set[str]:
-    """The anchors that a Markdown renderer makes of headings."""
-    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return not anchor or anchor in anchors(target)
 
 
 def test_commands_that_are_shown_exist() -> None:

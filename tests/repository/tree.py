@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,12 @@ def files() -> list[Path]:
         check=True,
     ).stdout
     return [path for path in map(Path, listed.splitlines()) if (ROOT / path).is_file()]
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors that a Markdown renderer makes of a document's headings."""
+    headings = re.findall(r"^#+ (.+)$", (ROOT / document).read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def modules(*rooms: str) -> list[Path]:

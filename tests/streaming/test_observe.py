@@ -30,7 +30,8 @@ from streaming.query.application_metrics import ApplicationMetrics
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 from tests.dashboards.prometheus import promtool
-from tests.deploy.alertmanager import CONFIGURATION, until
+from tests.deploy.alertmanager import CONFIGURATION
+from tests.waiting import until
 
 
 def get(url: str) -> Any:

@@ -22,7 +22,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.demo.workload import run_workload
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
-from tests.e2e.test_outage import frozen_jvms
+from tests.e2e.process_tree import frozen, jvms
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import (
     FRAMES,
@@ -264,7 +264,7 @@ def test_a_slow_kafka_gets_every_frame(broker: RestartableBroker, log: Path) -> 
     ):
         sent = 0
         for begin in range(0, 5_000, 1_000):
-            with frozen_jvms(broker.process_id):
+            with frozen(jvms(broker.process_id)):
                 sent += converse(client, server, range(begin, begin + 1_000))
                 time.sleep(STANDSTILL)
             await_records(broker, 2 * (begin + 1_000))
