@@ -27,6 +27,7 @@ from tests.decoders.wire.conversation import (
     metadata,
     metadata_response,
     new_columnar_tracker,
+    of_kind,
     prefixed,
     produce,
     produce_response,
@@ -171,6 +172,15 @@ def test_unusual_traffic_takes_the_slow_path(slow_path: list[Segment], event: li
     track(packets)
     assert slow_path
     assert_equal(packets, range(0, len(packets), 5))
+
+
+def test_behind_lost_bytes_of_a_kafka_connection_nothing_counts_as_tls() -> None:
+    """Its frames were completed on the fast path alone. A TLS record follows the lost bytes."""
+    record = b"\x17\3\3\0\x1e" + bytes(30)
+    sent = packets_between([*OPENING, (TO_BROKER, b"lost"), (TO_BROKER, record), *exchanges(4)[2:]])
+    packets = placed(each for each in sent if not each.data.endswith(b"lost"))
+    records = assert_equal(packets)
+    assert [each.frame for each in of_kind(records, Kind.REQUEST)][-2:] == [metadata(3), metadata(4)]
 
 
 @pytest.mark.parametrize("version", range(3, 15))

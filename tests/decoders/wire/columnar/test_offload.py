@@ -1,227 +1,161 @@
-"""A connection that is offloaded and restored has the same state, and no attribute can be forgotten."""
+"""A connection that was offloaded and restored goes on as one that never was."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pytest
 
+from decoders.frame.record import Closing, Record
 from decoders.tls.key_log import KeyLog
-from decoders.tls.receiver import Receiver
-from decoders.tls.records import RecordReader
 from decoders.wire.chunk import Chunk
-from decoders.wire.closing import ClosingSides
 from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
-from decoders.wire.decryption import Decryption
-from decoders.wire.framing import Assembly, AssemblySnapshot, Framer, FramerState
-from decoders.wire.kafka_layer import KafkaLayer, Opacity
-from decoders.wire.pairing import LatestApiVersions, RequestsInFlight
-from decoders.wire.principal import PrincipalReader
-from decoders.wire.record_stream import RecordStream
-from decoders.wire.recorder import FrameRecorder
-from decoders.wire.stream import Stream
+from decoders.wire.framing import Assembly, AssemblySnapshot
+from decoders.wire.segment import Packet, Segment, SocketAddress, read_segment
+from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
-from decoders.wire.transport import Transport
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between
-from tests.decoders.wire.conversation import EVENTS, SCHEMAS
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    EVENTS,
+    HANDSHAKE,
+    SERVER,
+    TO_BROKER,
+    TO_CLIENT,
+    feed_all,
+    metadata,
+    metadata_response,
+    new_tracker,
+    prefixed,
+    to_broker,
+    to_client,
+)
 from tests.decoders.wire.encrypted import encrypted
 
-PERMANENT = {
-    Connection: {
-        "client",
-        "server",
-        "client_syn",
-        "_recorder",
-        "ledger",
-        "_transport",
-        "_kafka",
-        "decryption",
-    },
-    Transport: {"_is_proven", "_ledger", "_wait", "closing_sides"},
-    ClosingSides: {"_closed_at"},
-    KafkaLayer: {
-        "_detector",
-        "_ledger",
-        "_recorder",
-        "_principal_reader",
-        "_framers",
-        "_frame_recorder",
-        "_opacity",
-    },
-    PrincipalReader: {"_schemas"},
-    FrameRecorder: {"_detector", "_recorder", "in_flight", "api_versions"},
-    LatestApiVersions: {"_in_flight", "_acknowledged_by"},
-    Opacity: {
-        "_detector",
-        "_ledger",
-        "_recorder",
-        "_decrypts",
-        "_no_request",
-        "_other_protocol",
-        "is_encrypted",
-    },
-    Framer: {
-        "_opaque_reason",
-        "_ledger",
-        "_opens",
-        "_resumes",
-        "_is_other_protocol",
-        "_other_protocol_reason",
-        "_max_frame",
-    },
-    Stream: {
-        "_ledger",
-        "_acknowledged",
-        "_acknowledged_at",
-        "is_heard",
-        "_chunks",
-        "held",
-        "_doubted_at",
-    },
-    RequestsInFlight: set[str](),
-    Assembly: {"_max_frame"},
-    Decryption: {
-        "_keeps_subject",
-        "_key_log",
-        "_ledger",
-        "_session",
-        "_beginning",
-        "_is_read",
-        "_latest",
-        "_waits_since",
-    },
-    RecordStream: {"_lost"},
-    RecordReader: {"_next_begin"},
-    Receiver: {"_suite", "_secret", "protection", "_messages", "_skipped", "_attempts", "has_begun"},
-}
-"""Set by the constructor, or unchanged while the connection is offloaded."""
-EMPTY = {
-    Connection: {"is_closed", "_offered_syn"},
-    Transport: {"ending", "_early", "_reset", "_syn_data"},
-    ClosingSides: {"_notified_by"},
-    KafkaLayer: set[str](),
-    PrincipalReader: {"_mechanism"},
-    FrameRecorder: {"expects_tokens"},
-    LatestApiVersions: set[str](),
-    Opacity: {"awaits_client", "is_excluded"},
-    Framer: {"_candidate", "_candidate_chunks"},
-    Stream: {"_unsure"},
-    RequestsInFlight: set[str](),
-    Assembly: set[str](),
-    Decryption: {"is_over", "_opening", "_awaiting", "_held", "_held_cost"},
-    RecordStream: set[str](),
-    RecordReader: {"is_seeking", "dropped"},
-    Receiver: set[str](),
-}
-"""False, None, zero or empty in every connection that can be offloaded."""
-COPIED = {
-    Connection: {"last_seen_at", "_last_position", "standing", "counted_held"},
-    Transport: {"streams", "_awaits_syn"},
-    ClosingSides: {"closers"},
-    KafkaLayer: set[str](),
-    PrincipalReader: set[str](),
-    FrameRecorder: set[str](),
-    LatestApiVersions: {"response"},
-    Opacity: {"is_kafka"},
-    Framer: {"_assembly", "state"},
-    Stream: {"next_offset", "next_sequence", "_end"},
-    RequestsInFlight: {
-        "_queue",
-        "_ids",
-        "_in_order",
-        "_latest",
-        "_last_before_loss",
-        "_ids_repeat",
-        "_highest_id",
-        "_turn",
-    },
-    Assembly: {"size", "_first", "_bytes", "_passed"},
-    Decryption: {"_streams"},
-    RecordStream: {"_reader", "_sources"},
-    RecordReader: {"offset", "_buffer"},
-    Receiver: {"number"},
-}
+HEADERS = 54
+"""Bytes of a packet without a payload."""
 
 
-def ordinary_connections() -> list[Connection]:
-    """The same conversation, in plaintext and over TLS, after packets after which it can be offloaded."""
-    found = []
-    for suite in (None, SUITES[0], SUITES[3]):
-        writer = TlsWriter(*suite or SUITES[0])
-        packets = packets_between(encrypted(EVENTS, writer, 90) if suite else EVENTS, segment=50)
-        for count in range(1, len(packets), 1 if suite is None else 5):
-            key_log = KeyLog() if suite else None
-            if key_log is not None:
-                key_log.add(writer.key_log)
-            tracker = Tracker(SCHEMAS, ports={9092}, run=7, key_log=key_log, keeps_principals=True)
-            for packet in packets[:count]:
-                tracker.feed(packet)
-            found += [connection for connection in tracker.connections if connection.can_be_offloaded]
-    return found
+@dataclass
+class Followed:
+    """The connection that a tracker follows, and how many records it has made."""
 
+    tracker: Tracker
+    connection: Connection
+    records: int
 
-ORDINARY = ordinary_connections()
+    @property
+    def holds_records(self) -> bool:
+        """Whether bytes of an incomplete TLS record are held, which `restore` does not copy."""
+        records = self.connection.snapshot().records
+        return records is not None and any(records.held.values())
 
-
-def parts(connection: Connection) -> list[Any]:
-    kafka, decryption = connection._kafka, connection.decryption
-    frame_recorder = kafka._frame_recorder
-    framers = list(kafka._framers.values())
-    assemblies = [framer._assembly for framer in framers if framer._assembly]
-    of_tls: list[Any] = []
-    if decryption is not None:
-        receivers = [decryption.receiver(direction) for direction in decryption._streams]
-        streams = decryption._streams.values()
-        of_tls = [decryption, *streams, *(stream._reader for stream in streams), *receivers]
-    return [
-        connection,
-        kafka,
-        kafka._principal_reader,
-        kafka._opacity,
-        frame_recorder,
-        frame_recorder.in_flight,
-        frame_recorder.api_versions,
-        *framers,
-        connection._transport,
-        *connection._transport.streams.values(),
-        connection._transport.closing_sides,
-        *assemblies,
-        *of_tls,
-    ]
-
-
-def test_each_attribute_is_copied_or_there_is_a_reason() -> None:
-    seen = set()
-    for part in (part for connection in ORDINARY for part in parts(connection)):
-        kind = type(part)
-        assert vars(part).keys() == PERMANENT[kind] | EMPTY[kind] | COPIED[kind]
-        assert not any(getattr(part, name) for name in EMPTY[kind])
-        seen.add(kind)
-    assert seen == COPIED.keys()
-
-
-def test_a_flow_restores_the_state_that_was_offloaded() -> None:
-    with_requests = with_frames = with_records = 0
-    for connection in ORDINARY:
-        before, flows = connection.snapshot(), Flows()
-        assembled = offload(connection, flows, flows.acquire(), True, 1)
+    def take_over(self, other: Followed) -> None:
+        """Restore here what is offloaded there. Other clients take the numbers of the records in between."""
+        flows = Flows()
+        assembled = offload(other.connection, flows, flows.acquire(), True, 1)
         assert assembled is not None
-        data = np.frombuffer(bytearray(b"".join(assembled)), np.uint8)
         for direction, piece in enumerate(assembled):
             row = flows.streams[0, direction]
             row["start"], row["filled"] = direction * len(assembled[0]), len(piece)
-        restore(flows, 0, connection, data)
-        assert connection.snapshot() == before
+            if self is not other and self.connection.decryption is not None:
+                stream = self.connection.decryption.stream((TO_BROKER, TO_CLIENT)[direction])
+                stream.go_on(int(row["next"]), ())
+        flows.states[0]["has_new_frames"] = other.records > self.records
+        for port in range(1, other.records - self.records + 1):
+            client = SyntheticConnection(SocketAddress(CLIENT.address, port), SERVER)
+            self.tracker.feed(client.opened(0)[0])
+        restore(flows, 0, self.connection, np.frombuffer(bytearray(b"".join(assembled)), np.uint8))
+
+    def goes_on(self, packets: Iterable[Packet]) -> Iterator[Record]:
+        """What is recorded of further packets and of the end."""
+        for segment in map(read_segment, packets):
+            assert isinstance(segment, Segment)
+            if not self.connection.is_closed:
+                yield from self.connection.process(segment)
+        if not self.connection.is_closed:
+            yield from self.connection.close(Closing.IDLE, 0, 0)
+
+
+@dataclass
+class Conversation:
+    """The packets of EVENTS, and the secrets that decrypt them."""
+
+    packets: list[Packet]
+    keys: str
+
+    def followed(self, count: int) -> Followed:
+        """Process the first packets."""
+        key_log = KeyLog() if self.keys else None
+        if key_log is not None:
+            key_log.add(self.keys)
+        tracker = new_tracker(key_log=key_log, keeps_principals=True)
+        records = len(feed_all(tracker, self.packets[:count]))
+        (connection,) = tracker.connections
+        return Followed(tracker, connection, records)
+
+    @cached_property
+    def places(self) -> dict[int, bool]:
+        """The numbers of packets behind which it can be offloaded, and whether it then holds records."""
+        ways = ((count, self.followed(count)) for count in range(1, len(self.packets) - 1))
+        return {count: one.holds_records for count, one in ways if one.connection.can_be_offloaded}
+
+
+@pytest.fixture(scope="module", params=[None, SUITES[0], SUITES[3]], ids=["plain", "TLS 1.2", "TLS 1.3"])
+def conversation(request: pytest.FixtureRequest) -> Conversation:
+    if request.param is None:
+        return Conversation(packets_between(EVENTS, segment=50), "")
+    writer = TlsWriter(*request.param)
+    return Conversation(packets_between(encrypted(EVENTS, writer, 90), segment=50), writer.key_log)
+
+
+def without_next_bytes(packets: list[Packet]) -> list[Packet]:
+    at = next(at for at, each in enumerate(packets) if len(each.data) > HEADERS or at == len(packets) - 1)
+    return packets[:at] + packets[at + 1 :]
+
+
+REST: dict[str, Callable[[list[Packet]], list[Packet]]] = {
+    "all of it": list,
+    "bytes are lost": without_next_bytes,
+    "all of it twice": lambda packets: [each for each in packets for _ in range(2)],
+    "nothing": lambda _: [],
+}
+
+
+@pytest.mark.parametrize("rest", REST)
+def test_a_connection_goes_on_from_what_another_tracker_made_of_it(
+    conversation: Conversation, rest: str
+) -> None:
+    """It gets the state of a twin that has processed more packets: nothing that changes may be forgotten."""
+    places = [place for place, holds_records in conversation.places.items() if not holds_records]
+    for number in range(len(places) - 1, 0, -3):
+        place, behind = places[number], conversation.followed(places[number // 3])
+        behind.take_over(conversation.followed(place))
+        twin, left = conversation.followed(place), REST[rest](conversation.packets[place:])
+        assert behind.connection.snapshot() == twin.connection.snapshot()
+        assert [*behind.goes_on(left)] == [*twin.goes_on(left)]
+    assert len(places) > 5
+
+
+def test_a_flow_restores_the_state_that_was_offloaded(conversation: Conversation) -> None:
+    """That of requests in flight, of frames under assembly and of incomplete records, too."""
+    with_requests = with_frames = with_records = 0
+    for place, holds_records in conversation.places.items():
+        followed = conversation.followed(place)
+        before = followed.connection.snapshot()
+        with_records += holds_records
+        followed.take_over(followed)
+        assert followed.connection.snapshot() == before
         with_requests += bool(before.kafka.in_flight.requests)
         with_frames += any(before.kafka.frames.values())
-        with_records += before.records is not None and any(before.records.held.values())
-    assert with_requests
-    assert with_frames
-    assert with_records
+    assert with_requests and with_frames
+    assert bool(with_records) == bool(conversation.keys)
 
 
 @pytest.mark.parametrize("size", range(9))
@@ -238,5 +172,12 @@ def test_an_assembly_continues_from_a_snapshot(size: int) -> None:
 
 
 def test_a_connection_that_seeks_a_boundary_cannot_be_offloaded() -> None:
-    framers = [framer for connection in ORDINARY for framer in connection._kafka._framers.values()]
-    assert all(framer.state is not FramerState.SEEKING for framer in framers)
+    """It is joined within a request: the next request and its response show where frames begin."""
+    exchange = to_broker(metadata(2)) + to_client(metadata_response(2))
+    joined = packets_between([(TO_BROKER, prefixed(metadata(1))[9:]), *exchange], close=False)[HANDSHAKE:]
+    tracker, offloadable = new_tracker(), list[bool]()
+    for packet in joined:
+        tracker.feed(packet)
+        (connection,) = tracker.connections
+        offloadable.append(connection.can_be_offloaded)
+    assert offloadable == [False] * 4 + [True] * 2
