@@ -141,3 +141,22 @@ def test_arbitrary_bytes_read_the_same(samples: list[Sample]) -> None:
 def test_strings_are_utf8_by_the_same_measure(text: bytes) -> None:
     frame = struct.pack(">hhih", 18, 0, 7, len(text)) + text
     hold_against_the_scalar_reader([Sample(frame)])
+
+
+CHARACTERS = [chr(code) for code in (0x7F, 0x80, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF)]
+NO_CHARACTERS = ["c1bf", "c2", "e09fbf", "eda080", "f08fbfbf", "f4908080", "f5808080", "80"]
+
+
+def test_the_first_and_last_characters_of_each_length_are_utf8_and_their_neighbours_are_not() -> None:
+    texts = [each.encode() for each in CHARACTERS] + [bytes.fromhex(each) for each in NO_CHARACTERS]
+    samples = [Sample(struct.pack(">hhih", 18, 0, 7, len(text)) + text) for text in texts]
+    remarks = heads_of(hold_against_the_scalar_reader(samples), "remarks")
+    assert list(map(bool, remarks)) == [False] * len(CHARACTERS) + [True] * len(NO_CHARACTERS)
+
+
+@pytest.mark.parametrize("layout", Layout)
+def test_an_instance_id_is_zero_only_as_a_whole(layout: Layout) -> None:
+    instance_id = bytes(8) + b"instance"
+    frame = write_request(SCHEMAS, "Metadata", 14, 7, "c", {}, instance_id, layout)
+    decoded = hold_against_the_scalar_reader([Sample(frame)])
+    assert heads_of(decoded, "client_instance_id") == [instance_id]

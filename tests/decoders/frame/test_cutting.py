@@ -141,6 +141,22 @@ def test_a_frame_that_cannot_be_decoded_fails_in_the_same_way_after_cutting(
         assert len(kept) == end
 
 
+def all_versions(cases: list[tuple[str, int, dict[str, Any]]]) -> list[tuple[Api, int, dict[str, Any]]]:
+    found = []
+    for name, _, body in cases:
+        api = SCHEMAS.api_named(name)
+        assert api is not None
+        found += [(api, version, body) for version in range(api.versions.lowest, api.versions.highest + 1)]
+    return found
+
+
+def damaged(frame: bytes, begin: int, end: int | None = None) -> Iterator[bytes]:
+    """Flip single bits from a byte on, up to another one."""
+    places = range(len(frame))[begin:end]
+    for place, flip in itertools.product(places, (0x01, 0x04, 0x10, 0x80)):
+        yield frame[:place] + bytes([frame[place] ^ flip]) + frame[place + 1 :]
+
+
 OTHER_HEADERS = {1: b"", 2: b"\0"}
 """The bytes of request headers 1 and 2 behind the client ID."""
 
@@ -166,6 +182,19 @@ def test_a_request_with_another_header_still_proves_it_after_cutting(
     assert found in {other, None}
 
 
+@pytest.mark.parametrize(("api", "version", "body"), all_versions(REQUESTS))
+def test_a_request_with_a_damaged_header_proves_no_other_after_cutting(
+    api: Api, version: int, body: dict[str, Any]
+) -> None:
+    """A client is accused of the header behind which its blanked frame decodes."""
+    end = 8 + 2 + len("c")
+    frame = write_request(SCHEMAS, api.name, version, 7, "c", body)
+    for header in OTHER_HEADERS.values():
+        for each in damaged(frame[:end] + header + frame[end:], 8, end + 2):
+            proven = other_header(SCHEMAS, api, version, each)
+            assert other_header(SCHEMAS, api, version, kept_request(each)) in {proven, None}
+
+
 MISLABELLED: list[bytes] = [
     write_request(SCHEMAS, "Produce", version, 7, "client", PRODUCED) for version in (3, 8, 9, 13)
 ]
@@ -186,21 +215,6 @@ def test_records_under_another_label_are_not_kept(api: str, version: int, _body:
         kept = kept_request(label + frame[4:])
         assert found.failure is None or not secret_parts(kept)
         assert str(read_request(SCHEMAS, kept).failure) == str(found.failure)
-
-
-def all_versions(cases: list[tuple[str, int, dict[str, Any]]]) -> list[tuple[Api, int, dict[str, Any]]]:
-    found = []
-    for name, _, body in cases:
-        api = SCHEMAS.api_named(name)
-        assert api is not None
-        found += [(api, version, body) for version in range(api.versions.lowest, api.versions.highest + 1)]
-    return found
-
-
-def damaged(frame: bytes, begin: int) -> Iterator[bytes]:
-    """Flip single bits from a byte on."""
-    for place, flip in itertools.product(range(begin, len(frame)), (0x01, 0x04, 0x10, 0x80)):
-        yield frame[:place] + bytes([frame[place] ^ flip]) + frame[place + 1 :]
 
 
 def wrongs(found: Request | Response) -> tuple[str, list[tuple[str, int]]]:

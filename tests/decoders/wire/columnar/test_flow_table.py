@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from random import Random
 
@@ -118,6 +119,27 @@ def test_as_many_ends_are_remembered_as_the_scalar_tracker_remembers(most: int, 
     for client in CLIENTS[:5]:
         late = _whole(client, SERVER, 0, ends)[3]
         assert_equal(placed([*packets, late]), [len(packets) // 2], max_connections=most)
+
+
+def test_ends_that_are_no_longer_remembered_take_no_memory() -> None:
+    """The same few clients connect thousands of times: the table of socket pairs does not grow, either."""
+    tracker = new_columnar_tracker(max_connections=10)
+
+    def connect(first: int, count: int) -> None:
+        for number in range(first, first + count, 100):
+            turns = range(number, number + 100)
+            whole = (_whole(CLIENTS[turn % 5], SERVER, turn * 1_000, turn) for turn in turns)
+            tracker.feed(PacketBatch.of(placed(packet for packets in whole for packet in packets)))
+
+    tracemalloc.start()
+    try:
+        connect(0, 1_000)
+        before, _ = tracemalloc.get_traced_memory()
+        connect(1_000, 3_000)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 250_000
 
 
 def test_records_of_a_batch_stay_as_they_are_when_its_flows_are_used_again() -> None:

@@ -335,6 +335,13 @@ class TestAhead:
         assert of_kind(records, Kind.CLOSED)[-1].closing is Closing.RST
         assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
 
+    def test_bytes_at_the_number_of_a_reset_count_as_behind_it(self) -> None:
+        forged = like(FROM_CLIENT, flags=ACK, sequence=500, payload=self.REQUEST)
+        reset = like(FROM_CLIENT, flags=RST, sequence=500)
+        records, tracker = followed([*self.PACKETS[:AT], forged, reset])
+        assert of_kind(records, Kind.REQUEST)[-1].frame == metadata(1)
+        assert tracker.ledger.contradictions == {Contradiction.SEQUENCE: 1}
+
 
 class TestClose:
     """Packets at the very number that is expected, as the offender itself can send them."""
