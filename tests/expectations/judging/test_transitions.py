@@ -19,7 +19,7 @@ from expectations.judging.tracing import Input, Learnt
 from tests.cases.test_cases import CASES
 from tests.exchange import Exchange
 from tests.streaming.judging.stepping import Pair, Pairs, Stores
-from tests.streaming.judging.test_automaton_steps import compare_cases, of_exchange
+from tests.streaming.judging.travelling import in_batches
 
 MEMBER = "8zQ4pXkCTt2cYd0sVhGm1A"
 _PAIRED = input_cell("paired_sequence")
@@ -93,7 +93,7 @@ def seen(learnt: list[tuple[Input, Learnt]]) -> list[Seen]:
 def converse(exchange: Exchange) -> Pair:
     """Step frame by frame, beside the judge alone."""
     pair, stores = Pair(), Stores()
-    for parts in of_exchange(exchange, 1):
+    for parts in in_batches(exchange, 1):
         pair.step(stores, *parts)
     return pair
 
@@ -171,6 +171,6 @@ def test_every_case_is_stepped_as_the_judge_does_by_guards_of_six_kinds(
     learnt: list[tuple[Input, Learnt]],
 ) -> None:
     """All cases of a reading share one automaton, so that a case meets the transitions of others."""
-    compare_cases(Pairs(archives=False), CASES, 4)
+    Pairs(archives=False).compare(CASES, 4)
     kinds = {kind_of(guard) for _, found in learnt for guard in found.guards}
     assert kinds == {"pairing", "order", "loss", "count", "in flight", "shown"}

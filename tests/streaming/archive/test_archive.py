@@ -27,9 +27,8 @@ from streaming.judging.usage import Usage, Use
 from streaming.state.bucket import Bucket
 from streaming.user_error import UserError
 from tests.exchange import SOFTWARE, Exchange, advertisement
-from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.captures import conforming, violating
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import travelled, windows
 
 NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 PAGE = Path(__file__).parents[3] / "docs/archive.md"
@@ -38,9 +37,8 @@ NOON = 29_700_000
 
 
 def judged(exchange: Exchange) -> Report:
-    placed = [(record, in_file("exchange", record)) for record in exchange.records]
     step = BucketStep(Judge(NAMES), APIS, counts_usage=True)
-    report = step.process(0, Bucket(), travelled(windows_of(default_schemas(), placed)))
+    report = step.process(0, Bucket(), travelled(windows(exchange)))
     report.captured = {record.captured_at // 100_000_000: 1 for record in exchange.records}
     return report
 

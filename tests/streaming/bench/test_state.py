@@ -14,8 +14,7 @@ from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
 from tests.expectations.conversation.scalar_windows import in_topic, windows_of
-from tests.streaming.judging.test_step import windows
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import travelled, windows
 from tests.streaming.query.test_stages import Store, step
 from tests.streaming.state.bucket_store import states_of
 

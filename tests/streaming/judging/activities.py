@@ -13,7 +13,7 @@ from expectations.conversation.observation import Window
 from expectations.conversation.texts import RESERVED_UUIDS, ZERO_UUID, identifier_text
 from tests.exchange import ID_A, ID_B, Exchange
 from tests.expectations.conversation.columnar.test_folding import BEATS, STEPS, beat, beats
-from tests.streaming.judging.test_step import on, windows
+from tests.streaming.judging.travelling import on, windows
 
 IDS = (b"a", b"b", b"c", b"d", b"e", b"f")
 
@@ -214,6 +214,37 @@ def batches(exchanges: list[Exchange], size: int) -> Iterator[list[Window]]:
     for begin in range(0, longest, size):
         parts = zip(IDS, exchanges, strict=False)
         yield [one for name, exchange in parts for one in on(name, windows(exchange, begin, begin + size))]
+
+
+def joining(client_id: str = "app", member_id: str = ORDINARY[0], group_id: str = "g") -> Exchange:
+    exchange = Exchange()
+    exchange.negotiate(client_id=client_id)
+    for epoch in (0, 1):
+        body = {"groupId": group_id, "memberId": member_id, "memberEpoch": epoch}
+        request = exchange.request("ConsumerGroupHeartbeat", 1, body, client_id=client_id)
+        exchange.respond(request, {"memberId": member_id, "memberEpoch": 1, "heartbeatIntervalMs": 5_000})
+    return exchange
+
+
+def fetching(client_id: str = "app", member_id: str = ORDINARY[0]) -> Exchange:
+    exchange = joining(client_id, member_id)
+    for _ in range(3):
+        exchange.respond(exchange.request("Fetch", 12, client_id=client_id), {})
+    return exchange
+
+
+def rounds(exchanges: Sequence[Exchange], begin: int, size: int) -> list[list[Window]]:
+    """A batch of the first records of each connection, up to `begin`, and then batches of `size` of each."""
+    exchanges = [numbered(each, number, len(exchanges)) for number, each in enumerate(exchanges)]
+    end = len(exchanges[0].records)
+    return [
+        [
+            window
+            for number, exchange in enumerate(exchanges, 1)
+            for window in on(bytes([number]), windows(exchange, first, last))
+        ]
+        for first, last in itertools.pairwise([0, *range(begin, end, size), end])
+    ]
 
 
 def together(batches_of_windows: Iterable[list[Window]], count: int) -> list[list[list[Window]]]:

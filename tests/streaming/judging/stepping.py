@@ -21,8 +21,11 @@ from streaming.judging.report import Report
 from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket
 from streaming.state.connections import Connections
+from tests.cases.notation import Case
+from tests.exchange import Exchange
+from tests.streaming.judging.activities import IDS
 from tests.streaming.judging.disguise import disguised
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import in_batches, on, travelled, windows
 from tests.streaming.state.bucket_store import BucketStore, held
 
 NAMES, APIS = default_schemas().api_names, default_schemas().by_key
@@ -176,3 +179,23 @@ class Pairs:
         if reading not in self._pairs:
             self._pairs[reading] = Pair(Terms(rules), archives=self._archives)
         return self._pairs[reading]
+
+    def compare(self, cases: Iterable[Case], size: int) -> None:
+        """Compare what cases say in batches of so many records."""
+        for case in cases:
+            exchange, rules = case.exchange()
+            self.of(rules).compare_in_turns(in_batches(exchange, size))
+
+
+def compared(*exchanges: Exchange, terms: Terms | None = None, pair: Pair | None = None) -> list[int]:
+    """Compare one step for each exchange, on a connection of its own, with one automaton for all.
+
+    Returns how many observations the judge judged in each.
+    """
+    pair, stores, judged = pair or Pair(terms), Stores(), list[int]()
+    for name, exchange in zip(IDS, exchanges, strict=False):
+        pair.judge.judged = 0
+        pair.step(stores, on(name, windows(exchange), client=exchange.client, server=exchange.server))
+        judged.append(pair.judge.judged)
+    pair.tick(stores)
+    return judged

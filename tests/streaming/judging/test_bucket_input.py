@@ -24,7 +24,7 @@ from streaming.judging.bucket_input import (
 )
 from streaming.state.bucket import narrowed, widened
 from tests.exchange import Exchange
-from tests.streaming.judging.test_step import windows
+from tests.streaming.judging.travelling import windows
 
 INT64 = st.integers(MISSING, -MISSING - 1)
 PRESENT = st.integers(MISSING + 1, -MISSING - 1)
@@ -102,6 +102,16 @@ def test_small_differences_take_a_byte() -> None:
     times = np.array([[1_790_000_000_000_000_000, 1_790_000_000_000_000_255], [7, 7]], np.int64)
     stored = narrowed(times)
     assert (list(stored.widths), len(stored.above)) == ([1, 0], 2)
+
+
+@given(st.binary(min_size=16, max_size=16), st.integers(1, 1000))
+def test_every_id_has_a_bucket(identifier: bytes, buckets: int) -> None:
+    assert 0 <= bucket_of(identifier, buckets) < buckets
+
+
+def test_the_bucket_of_an_id_is_the_same_in_every_process() -> None:
+    """A query that restarts finds what it has stored. The bucket depends on the first four bytes."""
+    assert [bucket_of(bytes([0, 0, 1, low]) + bytes(12), 64) for low in (0, 1, 70)] == [0, 1, 6]
 
 
 def admitted(quarantine: Quarantine, *values: bytes | None, reason: str = "damaged") -> list[Quarantined]:

@@ -21,8 +21,7 @@ from streaming.judging.report import Report
 from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket
 from tests.exchange import ADVERTISED, ID_A, Exchange, advertisement
-from tests.expectations.conversation.scalar_windows import in_file, windows_of
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import observed, travelled, windows
 
 NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 MEMBER = "aW5zdGFuY2UtbnVtYmVyMQ"
@@ -37,8 +36,7 @@ def changes(*steps: list[Record]) -> list[Changes]:
     step, bucket = BucketStep(Judge(NAMES), APIS, counts_usage=True), Bucket()
     found = []
     for records in steps:
-        placed = [(record, in_file("exchange", record)) for record in records]
-        report = step.process(0, bucket, travelled(windows_of(default_schemas(), placed)))
+        report = step.process(0, bucket, travelled(observed(records)))
         found.append(msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=Report).changes)
     return found
 
@@ -214,8 +212,5 @@ def test_changes_beyond_the_limit_are_counted() -> None:
 def test_nothing_is_told_where_nothing_is_archived() -> None:
     exchange = Exchange()
     exchange.negotiate()
-    placed = [(record, in_file("exchange", record)) for record in exchange.records]
-    report = BucketStep(Judge(NAMES), APIS).process(
-        0, Bucket(), travelled(windows_of(default_schemas(), placed))
-    )
+    report = BucketStep(Judge(NAMES), APIS).process(0, Bucket(), travelled(windows(exchange)))
     assert report.changes == Changes()

@@ -12,9 +12,11 @@ from expectations.judging.traced_values import Guard
 from expectations.judging.tracing import Learnt, learn
 from tests.cases.test_cases import CASES
 from tests.streaming.judging.stepping import Pairs
-from tests.streaming.judging.test_automaton_steps import of_exchange
+
+pytestmark = pytest.mark.usefixtures("transitions_are_learnt_at_once")
 
 SIZES = (1, 4)
+"""Records in a batch of the cases, of which a third is compared."""
 
 
 def without_guards(learnt: Learnt) -> Learnt:
@@ -85,25 +87,12 @@ FAULTS: list[Callable[[Learnt], Learnt]] = [
 ]
 
 
-def compare_cases() -> None:
-    """Hold the automaton equal to the judge on a third of all cases."""
-    pairs = Pairs()
-    for case in CASES[::3]:
-        exchange, rules = case.exchange()
-        for size in SIZES:
-            pairs.of(rules).compare_in_turns(of_exchange(exchange, size))
-
-
-@pytest.fixture(autouse=True)
-def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "LEARNT_AT", 1)
-    monkeypatch.setattr(automaton, "CREDIT", 1 << 20)
-
-
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.__name__ for fault in FAULTS])
 def test_a_fault_in_what_is_learnt_is_caught(
     fault: Callable[[Learnt], Learnt], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(automaton, "learn", lambda *given: fault(learn(*given)))
+    pairs = Pairs()
     with pytest.raises(AssertionError):
-        compare_cases()
+        for size in SIZES:
+            pairs.compare(CASES[::3], size)

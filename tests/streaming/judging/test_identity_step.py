@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR, MILLISECOND
 from decoders.schema.registry import default_schemas
-from expectations.identity.claim import Claim, Identity, IdentityKind, PackedClaim
+from expectations.identity.claim import Claim, IdentityKind, PackedClaim
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
@@ -33,22 +31,15 @@ from streaming.state.bucket import Bucket
 from streaming.state.identities import unpack_identities
 from tests.exchange import Exchange
 from tests.expectations.judging.claims import claims_of_all, instance, negotiated
-from tests.streaming.judging.test_step import step, windows
+from tests.streaming.judging.test_step import step
+from tests.streaming.judging.travelling import windows
 from tests.streaming.query.stand_in import Map
 
 NAMES = default_schemas().api_names
-IDENTITIES = st.builds(Identity, st.sampled_from(IdentityKind), st.text(max_size=9), st.text(max_size=9))
 
 
 def claims() -> list[Claim]:
     return claims_of_all(negotiated(1, asks=True)) + claims_of_all(negotiated(2, asks=False))
-
-
-@given(IDENTITIES, st.integers(1, 1000))
-def test_an_identity_has_one_bucket(identity: Identity, buckets: int) -> None:
-    copied = Identity(identity.kind, str(identity.cluster), str(identity.name))
-    first, again = (bucket_of(each.digest, buckets) for each in (identity, copied))
-    assert 0 <= first == again < buckets
 
 
 def test_a_claim_about_a_server_is_sent_once_and_not_for_each_connection() -> None:

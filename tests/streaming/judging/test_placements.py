@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from expectations.conversation.pseudonyms import Pseudonyms
-from expectations.judging import automaton
 from expectations.judging.finding import Finding
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
@@ -14,17 +13,13 @@ from expectations.report.terminal import finding_line
 from streaming.settings.owners import Owner, owners_of
 from tests.exchange import ID_A, SOFTWARE, Exchange
 from tests.streaming.judging.stepping import Pair, Stores
-from tests.streaming.judging.test_automaton_steps import of_exchange
+from tests.streaming.judging.travelling import in_batches
+
+pytestmark = pytest.mark.usefixtures("transitions_are_learnt_at_once")
 
 NAMELESS = SOFTWARE | {"clientSoftwareName": "a b"}
 MALFORMED = "kip511/software-name-malformed"
 CHECKOUT = "payments/checkout@node-7"
-
-
-@pytest.fixture(autouse=True)
-def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "LEARNT_AT", 1)
-    monkeypatch.setattr(automaton, "CREDIT", 1 << 20)
 
 
 def placed(placement: str, *, after: bool = False, offends: bool = True) -> Exchange:
@@ -72,7 +67,7 @@ def test_a_finding_says_where_its_client_runs_if_a_name_can_be_that(
 
 def test_a_finding_is_published_once_more_when_its_placement_is_known() -> None:
     pair, stores = Pair(), Stores()
-    reports = [pair.step(stores, *parts) for parts in of_exchange(placed(CHECKOUT, after=True), 1)]
+    reports = [pair.step(stores, *parts) for parts in in_batches(placed(CHECKOUT, after=True), 1)]
     reports += [pair.tick(stores), pair.tick(stores)]
     published = [
         finding.workload or None
@@ -113,7 +108,7 @@ def test_the_automaton_comes_to_what_the_judge_does(placement: str) -> None:
         for after in (False, True):
             exchange = placed(placement, after=after)
             exchange.close()
-            pair.compare_in_turns([*of_exchange(exchange, size)])
+            pair.compare_in_turns([*in_batches(exchange, size)])
 
 
 def test_a_hundred_placements_teach_the_automaton_nothing_after_the_first() -> None:
@@ -121,7 +116,7 @@ def test_a_hundred_placements_teach_the_automaton_nothing_after_the_first() -> N
     for number in range(100):
         stores, judged = Stores(), pair.judge.judged
         exchange = placed(f"team-{number}/app-{number}@node-{number}", offends=False)
-        for parts in of_exchange(exchange, 100):
+        for parts in in_batches(exchange, 100):
             pair.walk(stores.walked.load(), *parts)
         learnt.append((len(pair.automaton.facts), len(pair.automaton.templates), len(pair.automaton.yields)))
     assert learnt[0] == learnt[-1]

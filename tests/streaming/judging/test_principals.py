@@ -12,28 +12,21 @@ from time import process_time
 import pytest
 
 from decoders.frame.record import Endpoint, Kind
-from decoders.schema.registry import default_schemas
 from decoders.wire.principal import LONGEST_NAME
 from expectations.conversation.observation import Window
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.conversation.texts import LONGEST_TEXT
-from expectations.judging import automaton
 from streaming.state.bucket import Bucket, pack_bucket
 from tests.exchange import SOFTWARE, Exchange
-from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.expectations.identity.test_principals import SCRIPTS, played
 from tests.streaming.judging.stepping import Pair, Stores
-from tests.streaming.judging.test_automaton_steps import of_exchange
+from tests.streaming.judging.travelling import in_batches, observed
 from tests.streaming.query.test_same_as_check import streamed
+
+pytestmark = pytest.mark.usefixtures("transitions_are_learnt_at_once")
 
 NAMELESS = SOFTWARE | {"clientSoftwareName": "a b"}
 MALFORMED = "kip511/software-name-malformed"
-
-
-@pytest.fixture(autouse=True)
-def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "LEARNT_AT", 1)
-    monkeypatch.setattr(automaton, "CREDIT", 1 << 20)
 
 
 def logged_in(name: str, error_code: int = 0, *, offends: bool = False, number: int = 0) -> Exchange:
@@ -108,7 +101,7 @@ def test_a_client_that_claims_another_name_keeps_its_own_until_it_is_served(size
 
 def test_a_finding_is_published_once_more_when_its_principal_is_known() -> None:
     pair, stores = Pair(), Stores()
-    reports = [pair.step(stores, *parts) for parts in of_exchange(logged_in("alice", offends=True), 1)]
+    reports = [pair.step(stores, *parts) for parts in in_batches(logged_in("alice", offends=True), 1)]
     reports += [pair.tick(stores), pair.tick(stores)]
     published = [
         finding.principal or None
@@ -126,8 +119,8 @@ def test_the_automaton_comes_to_what_the_judge_does(name: str) -> None:
         for offends in (False, True):
             exchange = logged_in(name, offends=offends)
             exchange.close()
-            pair.compare_in_turns([*of_exchange(exchange, size)])
-            pair.compare_in_turns([*of_exchange(logged_in(name, 58, offends=offends), size)])
+            pair.compare_in_turns([*in_batches(exchange, size)])
+            pair.compare_in_turns([*in_batches(logged_in(name, 58, offends=offends), size)])
 
 
 @pytest.mark.parametrize(
@@ -168,7 +161,7 @@ def openings(number: int, *, is_named: bool) -> list[Window]:
         for record in TEMPLATE
         if is_named or record.kind is not Kind.PRINCIPAL
     ]
-    return windows_of(default_schemas(), [(record, in_file("exchange", record)) for record in records])
+    return observed(records)
 
 
 TEMPLATE = logged_in("anybody").records

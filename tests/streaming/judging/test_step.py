@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import pytest
@@ -26,10 +25,9 @@ from streaming.state.bucket import STATE_VERSION, Bucket, pack_bucket
 from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.expectations.conversation.columnar.test_folding import STEPS
-from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.captures import violating
 from tests.streaming.judging.stepping import SECRET
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import on, travelled, windows
 from tests.streaming.state.bucket_store import BucketStore, held, states_of
 
 NAMES, APIS = default_schemas().api_names, default_schemas().by_key
@@ -51,19 +49,6 @@ class WindowStep:
 
 def step(listeners: dict[str, str] | None = None) -> WindowStep:
     return WindowStep(Judge(NAMES, Terms(listeners=listeners or {})))
-
-
-def windows(exchange: Exchange, begin: int = 0, end: int | None = None) -> list[Window]:
-    placed = [(record, in_file("exchange", record)) for record in exchange.records[begin:end]]
-    return windows_of(default_schemas(), placed)
-
-
-def on(connection: bytes, found: list[Window], **changes: Any) -> list[Window]:
-    """The same windows on another connection."""
-    return [
-        window._replace(connection=msgspec.structs.replace(window.connection, id=connection * 16, **changes))
-        for window in found
-    ]
 
 
 @dataclass

@@ -25,16 +25,14 @@ from streaming.judging.step import BucketStep
 from streaming.judging.usage import LIMIT, Usage, UsageCount
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
-from tests.expectations.conversation.scalar_windows import in_file, windows_of
 from tests.streaming.captures import conforming
-from tests.streaming.judging.travelling import travelled
+from tests.streaming.judging.travelling import travelled, windows
 
 NAMES, APIS = default_schemas().api_names, default_schemas().by_key
 
 
-def windows(exchange: Exchange) -> list[WindowColumns]:
-    placed = [(record, in_file("exchange", record)) for record in exchange.records]
-    return travelled(windows_of(default_schemas(), placed))
+def columns_of(exchange: Exchange) -> list[WindowColumns]:
+    return travelled(windows(exchange))
 
 
 def step() -> BucketStep:
@@ -71,7 +69,7 @@ def requests_of(usage: list[Usage]) -> Counter[tuple[str, int]]:
 
 def test_each_request_counts_once_under_the_software_and_client_id_of_its_connection() -> None:
     exchange = conforming()
-    usage = step().process(0, Bucket(), windows(exchange)).usage
+    usage = step().process(0, Bucket(), columns_of(exchange)).usage
     requests = [record for record in exchange.records if record.kind is Kind.REQUEST]
     assert sum(requests_of(usage).values()) == len(requests)
     assert requests_of(usage)["Metadata", 12] == 1
@@ -85,12 +83,12 @@ def test_a_window_that_comes_again_counts_nothing() -> None:
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 12, client_id="app")
     judging = step()
-    assert judging.process(0, bucket, windows(exchange)).usage
-    assert judging.process(0, bucket, windows(exchange)).usage == []
+    assert judging.process(0, bucket, columns_of(exchange)).usage
+    assert judging.process(0, bucket, columns_of(exchange)).usage == []
 
 
 def test_nothing_is_counted_where_nothing_is_archived() -> None:
-    assert BucketStep(Judge(NAMES), APIS).process(0, Bucket(), windows(conforming())).usage == []
+    assert BucketStep(Judge(NAMES), APIS).process(0, Bucket(), columns_of(conforming())).usage == []
 
 
 def test_each_error_code_of_a_response_counts_and_none_is_no_error() -> None:
@@ -121,7 +119,7 @@ def test_bytes_and_connections_count_by_header_version() -> None:
     exchange.negotiate(client_id="app")
     for _ in range(3):
         exchange.respond(exchange.request("Metadata", 12, client_id="app"))
-    usage = step().process(0, bucket, windows(exchange)).usage
+    usage = step().process(0, bucket, columns_of(exchange)).usage
     for kind, counted in (
         (Kind.REQUEST, sum(sum(each.request_bytes.values()) for each in usage)),
         (Kind.RESPONSE, sum(each.response_bytes for each in usage)),
@@ -146,7 +144,7 @@ def test_requests_are_counted_for_metrics_as_they_are_for_the_archive() -> None:
     exchange, bucket, judging = Exchange(), Bucket(), step()
     exchange.negotiate(client_id="app")
     exchange.request("Metadata", 12, client_id="app")
-    first, again = (judging.process(0, bucket, windows(exchange)) for _ in range(2))
+    first, again = (judging.process(0, bucket, columns_of(exchange)) for _ in range(2))
     counted = Counter[tuple[str, int]]()
     for each in first.requests:
         counted[NAMES[each.api_key], each.api_version] += each.count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -11,15 +10,11 @@ from expectations.conversation.observation import Window
 from expectations.judging import automaton
 from streaming.judging.report import Report
 from tests.exchange import Exchange
-from tests.streaming.judging.activities import numbered
+from tests.streaming.judging.activities import rounds
 from tests.streaming.judging.stepping import Pair, Stores
-from tests.streaming.judging.test_step import on, windows
+from tests.streaming.judging.travelling import windows
 
-
-@pytest.fixture(autouse=True)
-def transitions_are_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(automaton, "LEARNT_AT", 1)
-    monkeypatch.setattr(automaton, "CREDIT", 1 << 20)
+pytestmark = pytest.mark.usefixtures("transitions_are_learnt_at_once")
 
 
 ROUNDS = 12
@@ -44,17 +39,8 @@ def _played(turn: Callable[[Exchange, str], object], client_ids: int) -> list[li
         begin = len(exchange.records)
         for _ in range(ROUNDS):
             turn(exchange, client_id)
-        exchanges.append(numbered(exchange, number, CONNECTIONS))
-    size = (len(exchanges[0].records) - begin) // ROUNDS
-    bounds = [0, *range(begin, len(exchanges[0].records) + 1, size)]
-    return [
-        [
-            window
-            for number, exchange in enumerate(exchanges)
-            for window in on(bytes([number + 1]), windows(exchange, first, last))
-        ]
-        for first, last in itertools.pairwise(bounds)
-    ]
+        exchanges.append(exchange)
+    return rounds(exchanges, begin, (len(exchanges[0].records) - begin) // ROUNDS)
 
 
 @pytest.mark.parametrize("client_ids", [1, 2, CONNECTIONS])
