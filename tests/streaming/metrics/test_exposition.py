@@ -1,4 +1,4 @@
-"""The pages are served by TLS and IPv6, and metrics only to clients with a certificate if one is demanded."""
+"""Pages are served plainly, by TLS and on IPv6; metrics only with a certificate if one is demanded."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return make_certificate(tmp_path_factory.mktemp("client"), "client")
 
 
-def exposed(tls: MetricsTls, host: str = "127.0.0.1") -> Exposition:
+def exposed(tls: MetricsTls | None = None, host: str = "127.0.0.1", *, is_ready: bool = True) -> Exposition:
     registry = CollectorRegistry()
     Gauge("told", "A value.", registry=registry).set(7)
     return serve(
         registry,
         0,
         lambda: True,
-        lambda: True,
+        lambda: is_ready,
         host=host,
-        make_context=tls_context(tls),
+        make_context=tls_context(tls or MetricsTls()),
     )
 
 
@@ -63,13 +63,39 @@ def trusting(server: Pair, shown: Pair | None = None) -> ssl.SSLContext:
     return context
 
 
-def get(exposition: Exposition, path: str, context: ssl.SSLContext) -> tuple[int, str]:
-    url = f"https://127.0.0.1:{exposition.port}{path}"
+def get(exposition: Exposition, path: str, context: ssl.SSLContext | None = None) -> tuple[int, str]:
+    """Return the status and the text of a page, by TLS if there is a context."""
+    url = f"{'https' if context else 'http'}://127.0.0.1:{exposition.port}{path}"
     try:
         with urllib.request.urlopen(url, timeout=5, context=context) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
+
+
+def test_metrics_health_and_readiness_have_a_page_each() -> None:
+    with closing(exposed(is_ready=False)) as exposition:
+        status, text = get(exposition, "/metrics")
+        assert (status, "told 7.0" in text) == (200, True)
+        assert get(exposition, "/healthz") == (200, "yes\n")
+        assert get(exposition, "/readyz") == (503, "no\n")
+        assert get(exposition, "/")[0] == 404
+
+
+def test_a_port_in_use_is_one_line_that_names_the_port_and_the_flag() -> None:
+    with closing(exposed()) as exposition, pytest.raises(UserError) as raised:
+        serve(CollectorRegistry(), exposition.port, lambda: True, lambda: True)
+    line = str(raised.value)
+    assert str(exposition.port) in line
+    assert "--metrics-address" in line
+    assert "\n" not in line
+
+
+def test_a_port_is_free_once_its_page_is_closed() -> None:
+    first = exposed()
+    first.close()
+    with closing(serve(CollectorRegistry(), first.port, lambda: True, lambda: True)) as second:
+        assert get(second, "/healthz")[0] == 200
 
 
 def test_pages_are_served_by_tls(server: Pair) -> None:
@@ -78,7 +104,7 @@ def test_pages_are_served_by_tls(server: Pair) -> None:
         status, text = get(exposition, "/metrics", trusting(server))
         assert (status, "told 7.0" in text) == (200, True)
         with pytest.raises((urllib.error.URLError, OSError)):
-            urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}/metrics", timeout=5)
+            get(exposition, "/metrics")
 
 
 def test_metrics_demand_a_certificate_and_probes_do_not(
@@ -108,26 +134,15 @@ def test_a_client_that_does_not_shake_hands_delays_nobody(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def plain() -> Exposition:
-    registry = CollectorRegistry()
-    Gauge("told", "A value.", registry=registry).set(7)
-    return serve(registry, 0, lambda: True, lambda: True)
-
-
-def is_told(exposition: Exposition) -> bool:
-    with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}/metrics", timeout=5) as response:
-        return "told 7.0" in response.read().decode()
-
-
 @pytest.mark.parametrize("by_tls", [False, True])
 def test_connections_that_wait_hold_few_threads_and_keep_nobody_out(server: Pair, by_tls: bool) -> None:
     before = threading.active_count()
     files = MetricsTls(certificate=str(server[0]), key=str(server[1]))
-    with closing(exposed(files) if by_tls else plain()) as exposition, ExitStack() as waiting:
+    with closing(exposed(files if by_tls else None)) as exposition, ExitStack() as waiting:
         for _ in range(4 * MOST_CONNECTIONS):
             idle = waiting.enter_context(socket.create_connection(("127.0.0.1", exposition.port), timeout=5))
             idle.sendall(b"\x16\x03\x01" if by_tls else b"GET /metrics HTTP/1.1\r\n")
-        assert get(exposition, "/metrics", trusting(server))[0] == 200 if by_tls else is_told(exposition)
+        assert get(exposition, "/metrics", trusting(server) if by_tls else None)[0] == 200
         # The threads of those that were ended take a moment to notice.
         deadline = time.monotonic() + 20
         while threading.active_count() > before + MOST_CONNECTIONS + 1 and time.monotonic() < deadline:
@@ -138,7 +153,7 @@ def test_connections_that_wait_hold_few_threads_and_keep_nobody_out(server: Pair
 def test_a_request_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition_module, "REQUEST_SECONDS", 0.5)
     with (
-        closing(plain()) as exposition,
+        closing(exposed()) as exposition,
         socket.create_connection(("127.0.0.1", exposition.port), timeout=5) as slow,
         pytest.raises(OSError, match=r"Broken pipe|reset"),
     ):
@@ -166,7 +181,7 @@ def test_a_renewed_certificate_is_taken_over(server: Pair, client: Pair, tmp_pat
 
 
 def test_pages_are_served_on_ipv6() -> None:
-    with closing(exposed(MetricsTls(), "::1")) as exposition:
+    with closing(exposed(host="::1")) as exposition:
         with urllib.request.urlopen(f"http://[::1]:{exposition.port}/metrics", timeout=5) as response:
             assert response.status == 200
         with pytest.raises(UserError, match=r"\[::1\]:\d+: the port is in use"):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoders.tls.outcome import TlsOutcome
@@ -18,12 +14,11 @@ from decoders.wire.ledger import Ledger
 from expectations.rules.base.rule import Verdict
 from streaming.feeder.feeder import FeederMetrics
 from streaming.metrics.definitions import METRICS
-from streaming.metrics.exposition import Exposition, serve
-from streaming.metrics.labels import LONGEST, OTHER, UNKNOWN, label_value
+from streaming.metrics.instruments import BulkHistogram
+from streaming.metrics.labels import LONGEST, UNKNOWN, label_value
 from streaming.query.application_metrics import ApplicationMetrics
 from streaming.query.exit_reason import EXIT_REASONS
 from streaming.query.exit_reason import UNKNOWN as UNKNOWN_EXIT
-from streaming.user_error import UserError
 
 RULES = ("kip35/version-out-of-range", "wire/malformed-request")
 
@@ -52,6 +47,11 @@ def test_every_check_is_there_at_zero_before_anything_happened() -> None:
     for rule in RULES:
         for verdict in Verdict:
             assert samples["kipwatch_rule_checks_total", ("", rule, verdict)] == 0
+
+
+def test_a_page_says_which_kipwatch_and_which_kafka_it_is_of() -> None:
+    for registry in (application().registry, feeder().registry):
+        assert page(registry)["kipwatch_build_info", ("4.4.0", "0.1.0")] == 1
 
 
 def test_every_reason_for_an_ending_is_there_at_zero_and_counted() -> None:
@@ -112,20 +112,6 @@ def test_any_text_becomes_a_label_value_that_can_be_exposed(text: str) -> None:
     value.encode()
 
 
-def test_ten_thousand_software_names_stay_under_the_cap() -> None:
-    """A hostile client cannot fill the Prometheus server."""
-    metrics = application()
-    metrics.show_connections({((f"client-{number}", "1.0"), "WATCHED"): 2 for number in range(10_000)})
-    shown = {
-        labels: value
-        for (name, labels), value in page(metrics.registry).items()
-        if name == "kipwatch_connections"
-    }
-    assert len(shown) == 101
-    assert sum(shown.values()) == 20_000
-    assert shown[OTHER, OTHER, "WATCHED"] == 2 * 9_900
-
-
 def test_software_without_connections_leaves_the_gauge() -> None:
     """KIP-511: a gauge of connections that are open, not of those that ever were."""
     metrics = application()
@@ -150,47 +136,22 @@ def test_captured_bytes_and_drops_follow_their_totals() -> None:
     assert samples["kipwatch_tls_connections_total", ("no_key",)] == 1
 
 
-@pytest.fixture
-def exposition() -> Iterator[Exposition]:
-    metrics = application()
-    exposition = serve(metrics.registry, 0, health=lambda: True, ready=lambda: False)
-    yield exposition
-    exposition.close()
+BOUNDS = (0.5, 1, 3)
 
 
-def get(exposition: Exposition, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{exposition.port}{path}", timeout=5) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def test_the_address_serves_metrics_health_and_readiness(exposition: Exposition) -> None:
-    """Health and readiness are two probes; any other path is not found."""
-    status, text = get(exposition, "/metrics")
-    assert status == 200
-    assert 'kipwatch_build_info{kafka="4.4.0",version="0.1.0"} 1.0' in text
-    assert get(exposition, "/healthz") == (200, "yes\n")
-    assert get(exposition, "/readyz") == (503, "no\n")
-    assert get(exposition, "/")[0] == 404
-
-
-def test_a_port_in_use_is_one_line_that_names_the_port_and_the_flag(exposition: Exposition) -> None:
-    """The message names the port and the flag to change."""
-    with pytest.raises(UserError) as raised:
-        serve(CollectorRegistry(), exposition.port, lambda: True, lambda: True)
-    line = str(raised.value)
-    assert str(exposition.port) in line
-    assert "--metrics-address" in line
-    assert "\n" not in line
-
-
-def test_a_closed_address_frees_its_port() -> None:
-    """Stopping and starting again on the same port works at once."""
-    registry = CollectorRegistry()
-    first = serve(registry, 0, lambda: True, lambda: True)
-    first.close()
-    second = serve(registry, first.port, lambda: True, lambda: True)
-    assert get(second, "/healthz")[0] == 200
-    second.close()
+@given(st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, 2.0, 64.0]), st.integers(0, 50))))
+def test_equal_observations_may_be_counted_together(seen: list[tuple[float, int]]) -> None:
+    """The page is that of a histogram which counts them one by one."""
+    one_by_one, together = CollectorRegistry(), CollectorRegistry()
+    histogram = Histogram("delay_seconds", "A delay.", unit="seconds", buckets=BOUNDS, registry=one_by_one)
+    bulk = BulkHistogram("delay_seconds", "A delay.", BOUNDS, "seconds")
+    together.register(bulk)
+    for value, count in seen:
+        bulk.observe(value, count)
+        for _ in range(count):
+            histogram.observe(value)
+    first, second = (
+        [line for line in generate_latest(registry).decode().splitlines() if "_created" not in line]
+        for registry in (one_by_one, together)
+    )
+    assert second == first

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from expectations.judging.judge import ConnectionState
 from streaming.state.bucket import STATE_VERSION, Bucket
-from streaming.state.connections import NOWHERE, SEQUENCE, Connections
+from streaming.state.connections import NOWHERE, SEQUENCE, Connections, places_of
 from tests.exchange import ID_A, ID_B, Exchange
-from tests.streaming.judging.test_step import on, step, windows
+from tests.streaming.judging.test_step import step
+from tests.streaming.judging.travelling import on, windows
 from tests.streaming.state.bucket_store import BucketStore, held, reloaded, states_of
 
 LAYOUTS = Path(__file__).parent / "layouts"
@@ -165,3 +166,20 @@ def state(connection: bytes, first: bool) -> ConnectionState:
     copied = msgspec.msgpack.decode(msgspec.msgpack.encode(_STATES[first]), type=ConnectionState)
     copied.conversation.connection = connection
     return copied
+
+
+IDS = st.sampled_from([bytes([first]) * 8 + bytes([second]) * 8 for first in range(3) for second in range(3)])
+
+
+@given(
+    st.lists(IDS, max_size=9, unique=True),
+    st.lists(st.tuples(IDS, st.booleans()), max_size=9, unique_by=lambda stored: stored[0]),
+)
+def test_connections_are_found_where_they_are_stored(
+    wanted: list[bytes], stored: list[tuple[bytes, bool]]
+) -> None:
+    ids = b"".join(name for name, _ in stored)
+    is_stored = np.array([is_there for _, is_there in stored], np.bool_)
+    there = {name: place for place, (name, is_there) in enumerate(stored) if is_there}
+    expected = [there.get(name, NOWHERE) for name in wanted]
+    assert places_of(b"".join(wanted), ids, is_stored).tolist() == expected
