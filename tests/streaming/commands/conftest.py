@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from streaming.commands.main import main
 from tests.streaming.captures import conforming, violating, write_capture
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import WITHOUT_JAVA, Kipwatch, Ran
 
 FILE_HEADER = 24
 
@@ -30,7 +29,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kipwatch(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+def kipwatch(capfd: pytest.CaptureFixture[str]) -> Kipwatch:
     """Run a command in this process."""
 
     def run(*arguments: object) -> Ran:
@@ -38,3 +37,10 @@ def kipwatch(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(status, *capfd.readouterr())
 
     return run
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java is found."""
+    for name, value in WITHOUT_JAVA.items():
+        monkeypatch.setenv(name, value)

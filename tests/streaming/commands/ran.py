@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
@@ -23,6 +24,10 @@ class Ran(NamedTuple):
         assert self.errors.count("\n") == 1, self.errors
         assert self.errors.endswith("\n")
         return self.errors.removeprefix("kipwatch: ").rstrip("\n")
+
+
+Kipwatch = Callable[..., Ran]
+"""Runs a command in this process, given its arguments."""
 
 
 def run_process(*arguments: object, stdin: bytes = b"", **environment: str) -> Ran:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.commands.main import main
 from tests.captures import planted
-from tests.streaming.commands.ran import Ran
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +23,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def damaged(archive: Path) -> Path:
+def damaged(archive: Path) -> Iterator[Path]:
     """The archive with a file that no batch wrote, until the test is over."""
     (original,) = (archive / "findings").rglob("*.parquet")
-    (original.parent / "copy.parquet").write_bytes(original.read_bytes())
-    return archive
+    copy = original.with_name("copy.parquet")
+    copy.write_bytes(original.read_bytes())
+    yield archive
+    copy.unlink()
 
 
 @pytest.mark.slow
@@ -58,7 +58,6 @@ def test_damage_is_named_in_every_form(kipwatch: Kipwatch, damaged: Path, tmp_pa
     text = page.read_text()
     assert "Find out who wrote the file." in text
     assert "src=" not in text and "http" not in text.replace("<!doctype html>", "")
-    (damaged / "findings").rglob("copy.parquet").__next__().unlink()
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
 from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import packets_of, violating, write_capture, write_packets
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
-Kipwatch = Callable[..., Ran]
 CHANGED, MALFORMED = "kip1313/instance-id-changed", "kip511/software-name-malformed"
 SUPPRESSED = f"""
 [[suppress]]
@@ -131,6 +129,13 @@ def test_a_finding_names_the_packet_that_its_frame_begins_in(kipwatch: Kipwatch,
         assert finding["evidence"]["packet"] == finding["sequence"] + 2
 
 
+def test_an_improvement_is_shown_and_does_not_fail_a_build(kipwatch: Kipwatch, improvement: Path) -> None:
+    """It is a violated *should*."""
+    ran = kipwatch("check", "--json", improvement)
+    assert [finding["level"] for finding in json.loads(ran.output)["findings"]] == ["improvement"]
+    assert ran.status == 0
+
+
 @pytest.mark.parametrize(
     ("level", "status"), [("violation", 0), ("improvement", 1), ("information", 1), ("never", 0)]
 )
@@ -202,40 +207,26 @@ def test_a_disabled_rule_has_no_coverage_and_is_named(
     )
 
 
-def test_evidence_can_be_checked_alone(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
-    assert kipwatch("check", "--evidence", tmp_path / "e", captures / "violating.pcap").errors == ""
-    files = sorted((tmp_path / "e").iterdir())
-    assert len(files) == 2
-    assert [kipwatch("check", path).status for path in files] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('disable = ["nonsense"]', "names a rule 'nonsense'"),
-        (
-            '[levels]\n"wire/unknown-api" = "grave"',
-            ':2: levels.wire/unknown-api is "grave"; allowed is one of violation,',
-        ),
-        (
-            '[[suppress]]\nrule = "wire/unknown-api"\nuntil = 2999-01-01',
-            ":1: suppress[0] lacks the setting reason",
-        ),
-        (
-            '[[suppress]]\nrule = "x"\nreason = ""\nuntil = 2999-01-01',
-            ':3: suppress[0].reason is ""; allowed is text in quotes',
-        ),
-        (
-            '[[suppress]]\nrule = "x"\nreason = "y"\nuntil = "soon"',
-            ':4: suppress[0].until is "soon"; allowed is a day such as',
-        ),
-    ],
-)
-def test_a_mistaken_decision_is_one_line(
-    kipwatch: Kipwatch, captures: Path, tmp_path: Path, text: str, expected: str
+def test_a_decision_on_a_rule_that_does_not_exist_is_one_line(
+    kipwatch: Kipwatch, captures: Path, tmp_path: Path
 ) -> None:
-    ran = kipwatch("check", "--config", configured(tmp_path, text), captures / "clean.pcap")
-    assert expected in ran.error_line
+    config = configured(tmp_path, 'disable = ["nonsense"]')
+    line = kipwatch("check", "--config", config, captures / "clean.pcap").error_line
+    assert "names a rule 'nonsense'" in line
+
+
+@pytest.mark.parametrize(("flags", "status"), [([], 1), (["--spec", "kip1082=text"], 0)])
+def test_a_kip_is_judged_in_the_chosen_reading(
+    kipwatch: Kipwatch, tmp_path: Path, flags: list[str], status: int
+) -> None:
+    """The text of KIP-1082 does not require a member ID in version 1."""
+    exchange = Exchange()
+    body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
+    exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
+    capture = write_capture(tmp_path / "heartbeat.pcap", exchange)
+    ran = kipwatch("check", "--json", *flags, capture)
+    rules = {finding["rule"] for finding in json.loads(ran.output)["findings"]}
+    assert (ran.status, "kip1082/member-id-empty" in rules) == (status, bool(status))
 
 
 def test_the_configuration_identifies_a_broker(kipwatch: Kipwatch, tmp_path: Path) -> None:

@@ -16,14 +16,14 @@ from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
 from tests.decoders.wire.columnar.test_forged import AT, FAR, PACKETS, like
 from tests.streaming.captures import conforming, write_capture, write_packets
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
 WIDTHS = (60, 100, 200)
 Lines = Callable[..., list[str]]
 
 
 @pytest.fixture
-def lines_of(kipwatch: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Lines:
+def lines_of(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> Lines:
     """Run `check` at a terminal's width, and return what it prints."""
 
     def run(*arguments: object, width: int = 100) -> list[str]:
@@ -44,15 +44,13 @@ def test_the_verdict_is_the_last_line(lines_of: Lines, tmp_path: Path) -> None:
     assert re.fullmatch(rf"no findings; \d+ of {len(RULES)} rules exercised", lines_of(clean)[-1])
 
 
-def test_the_verdict_counts_what_json_lists(kipwatch: Callable[..., Ran], captures: Path) -> None:
+def test_the_verdict_counts_what_json_lists(kipwatch: Kipwatch, captures: Path) -> None:
     last = kipwatch("check", captures / "violating.pcap").output.splitlines()[-1]
     assert last.startswith("2 violations by 1 client; ")
 
 
 @pytest.mark.parametrize(("name", "status"), [("clean.pcap", 0), ("violating.pcap", 1), ("empty.pcap", 2)])
-def test_quiet_is_the_verdict_alone(
-    kipwatch: Callable[..., Ran], captures: Path, name: str, status: int
-) -> None:
+def test_quiet_is_the_verdict_alone(kipwatch: Kipwatch, captures: Path, name: str, status: int) -> None:
     loud, quiet = kipwatch("check", captures / name), kipwatch("check", "--quiet", captures / name)
     assert (loud.status, quiet.status) == (status, status)
     assert quiet.output.splitlines() == loud.output.splitlines()[-1:]
@@ -88,9 +86,7 @@ def client(name: str, requests: int) -> Client:
     return Client(name, "1.0", 1, requests, ["app"], [], 0, 0, [], [])
 
 
-def test_what_is_suppressed_is_counted_apart(
-    kipwatch: Callable[..., Ran], captures: Path, tmp_path: Path
-) -> None:
+def test_what_is_suppressed_is_counted_apart(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
     config = tmp_path / "kipwatch.toml"
     config.write_text('[[suppress]]\nrule = "kip511/*"\nreason = "known"\nuntil = 2999-01-01')
     ran = kipwatch("check", "--quiet", "--config", config, captures / "violating.pcap")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from streaming.commands.main import COMMANDS
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
 ASK = """
 source "$1"; shift
@@ -21,7 +21,7 @@ echo "${COMPREPLY[@]}"
 
 
 @pytest.fixture
-def offered(kipwatch: Callable[..., Ran], tmp_path: Path) -> Callable[..., list[str]]:
+def offered(kipwatch: Kipwatch, tmp_path: Path) -> Callable[..., list[str]]:
     """What bash offers in place of the last word."""
     script = tmp_path / "completion.bash"
     script.write_text(kipwatch("completion", "bash").output)
@@ -48,13 +48,13 @@ def test_files_are_completed_where_a_file_is_meant(
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
-def test_other_shells_get_a_script(kipwatch: Callable[..., Ran], shell: str) -> None:
+def test_other_shells_get_a_script(kipwatch: Kipwatch, shell: str) -> None:
     ran = kipwatch("completion", shell)
     assert ran.status == 0
     assert "doctor" in ran.output
 
 
-def test_an_unknown_shell_is_one_line(kipwatch: Callable[..., Ran]) -> None:
+def test_an_unknown_shell_is_one_line(kipwatch: Kipwatch) -> None:
     ran = kipwatch("completion", "ksh")
     assert ran.status == 2
     assert len(ran.errors.splitlines()) == 1

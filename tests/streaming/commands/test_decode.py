@@ -21,9 +21,8 @@ from decoders.schema.table import COMMITTED_TABLE
 from expectations.conversation.texts import identifier_text
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.streaming.captures import packets_of, write_capture, write_packets
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
-Kipwatch = Callable[..., Ran]
 FIELDS = [
     "connection",
     "client",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.streaming.commands.ran import WITHOUT_JAVA, Ran
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch, Ran
 
 
 def lines(ran: Ran) -> dict[str, tuple[str, str]]:
@@ -33,9 +30,8 @@ def test_on_a_machine_that_is_set_up(kipwatch: Kipwatch) -> None:
     assert shown.keys() == {"Python", "Java", "jars", "packet capture", "promtool"}
 
 
-def test_without_java_it_says_how_to_get_it(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in WITHOUT_JAVA.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.usefixtures("without_java")
+def test_without_java_it_says_how_to_get_it(kipwatch: Kipwatch) -> None:
     ran = kipwatch("doctor")
     answer, detail = lines(ran)["Java"]
     assert ran.status == 1
@@ -60,11 +56,8 @@ def examined(kipwatch: Kipwatch, folder: Path, text: str) -> Ran:
     return kipwatch("doctor", "--config", config)
 
 
-def test_a_feeders_configuration_needs_no_java(
-    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in WITHOUT_JAVA.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.usefixtures("without_java")
+def test_a_feeders_configuration_needs_no_java(kipwatch: Kipwatch, tmp_path: Path) -> None:
     ran = examined(kipwatch, tmp_path, 'feeder = "one"\ninterface = "eth77"\nports = 9092')
     assert ran.output.splitlines()[0].endswith("kipwatch.toml: feeder")
     shown = lines(ran)
@@ -73,11 +66,8 @@ def test_a_feeders_configuration_needs_no_java(
     assert not {"Java", "jars", "checkpoint"} & shown.keys()
 
 
-def test_a_querys_configuration_needs_java_and_no_interface(
-    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in WITHOUT_JAVA.items():
-        monkeypatch.setenv(name, value)
+@pytest.mark.usefixtures("without_java")
+def test_a_querys_configuration_needs_java_and_no_interface(kipwatch: Kipwatch, tmp_path: Path) -> None:
     ran = examined(kipwatch, tmp_path, "buckets = 16\nports = [1]")
     assert ran.output.splitlines()[0].endswith("kipwatch.toml: query")
     shown = lines(ran)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.captures import real_clients
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
-Kipwatch = Callable[..., Ran]
 DRAFTS = Path(__file__).parents[2] / "decoders" / "schema" / "drafts"
 READ_BY_RULES = {
     "messages": [

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,11 +19,10 @@ from streaming.feeder.capture import RETIRE_MILLISECONDS, can_capture
 from streaming.feeder.feeder import FeederHeartbeats
 from tests.decoders.wire.conversation import metadata, prefixed
 from tests.streaming.captures import conforming, write_capture
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
 PATIENCE = 120.0
 """Seconds. Code may have to be compiled first."""
-Kipwatch = Callable[..., Ran]
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or not can_capture(), reason="only root with permission to capture can give up root"
@@ -108,8 +106,9 @@ def test_settings_of_the_client_are_checked_before_anything_is_read(
     configuration = tmp_path / "kipwatch.toml"
     configuration.write_text('[kafka]\n"sasl.mechanism" = "MAGIC"\n"no.such" = true')
     flags = ["--config", configuration, "--feeder-metrics-address", "127.0.0.1:0"]
-    line = kipwatch("feed", captures / "clean.pcap", *flags).error_line
-    assert line.startswith("the table [kafka] is invalid")
+    ran = kipwatch("feed", captures / "clean.pcap", *flags)
+    assert ran.error_line.startswith("the table [kafka] is invalid")
+    assert ran.output == ""
 
 
 def test_the_feeder_ends_although_its_pipe_is_idle(captures: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,9 +16,7 @@ from streaming.broker.topics import create_topics
 from streaming.demo.road import Child
 from streaming.query.topic_sinks import FindingsSink
 from tests.exchange import ID_A, ID_B, Exchange
-from tests.streaming.commands.ran import Ran
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch
 
 TOPIC = "findings-of-mine"
 SHOWN = 60.0

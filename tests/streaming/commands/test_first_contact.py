@@ -15,10 +15,9 @@ from confluent_kafka.admin import AclOperation, ResourceType
 from streaming.broker import cluster, topics
 from streaming.broker.topics import create_topics
 from streaming.settings.kafka_client import Setting
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
 
-Kipwatch = Callable[..., Ran]
 FINDINGS = "kipwatch.findings"
 
 

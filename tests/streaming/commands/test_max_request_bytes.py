@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.exchange import Exchange
 from tests.streaming.captures import write_capture
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch, Ran
 
-Kipwatch = Callable[..., Ran]
 RULE = "wire/frame-size-invalid"
 
 

@@ -6,15 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streaming.commands.main import COMMANDS, main
-from tests.streaming.commands.ran import WITHOUT_JAVA, Ran, run_process
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch, run_process
 
 UNREADABLE = {
     "missing.pcap": "No such file or directory",
@@ -38,7 +36,6 @@ MISTAKEN = [
     (["decode", "--api", "apiversions", "x"], "there is no API 'apiversions'"),
     (["rules", "kip1313/nonsense"], "there is no rule 'kip1313/nonsense'; `kipwatch rules` lists them"),
     (["demo", "--seconds", "long"], "argument --seconds: invalid float value: 'long'"),
-    (["audit", "--records", "0"], "--records must be a number above 0"),
     (
         ["feed", "--ports", "nine"],
         '--ports: ports[0] is "nine"; allowed is a whole number from 1 to 65535',
@@ -47,6 +44,8 @@ MISTAKEN = [
     (["feed", "--cluster", "ä" * 13], "at most 24 bytes are allowed"),
     (["run", "--buckets", "0"], '--buckets: buckets is "0"; allowed is a whole number from 1'),
     (["run", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
+    (["check", "--spec", "kip9=text", "x"], "spec: 'kip9=text' names no KIP"),
+    (["check", "--spec", "kip1082=loose", "x"], "spec: 'kip1082=loose' names no "),
     (["demo", "--spec", "kip9=text"], "spec: 'kip9=text' names no KIP"),
     (["run", "--config", "missing.toml"], "cannot read the configuration missing.toml"),
     (["schemas", "list", "missing.jar"], "missing.jar is neither a file nor the committed release"),
@@ -94,11 +93,11 @@ CONFIGURATIONS = [
         b"[[suppress]]\nrule = 'x'\nreason = ''\nuntil = 2026-01-01",
         ':3: suppress[0].reason is ""; allowed is text in quotes that is not empty',
     ),
+    (b"[[suppress]]\nrule = 'x'\nuntil = 2999-01-01", ":1: suppress[0] lacks the setting reason"),
     (
         b"[[suppress]]\nrule = 'x'\nreason = 'y'\nuntil = 'soon'",
         ':4: suppress[0].until is "soon"; allowed is a day such as 2026-12-31',
     ),
-    (b"[[exclude]]\naddress = '10.0.0.300'", ":1: exclude[0] is {"),
     (b"[[exclude]]\naddress = '10.0.0.300'", "write an address or a network such as 10.0.0.0/8"),
     (b"[[exclude]]", ":1: exclude[0] is {}; Expected either `address` or `client_id`"),
     (b"[[exclude]]\naddress = '10.0.0.1/8'", "10.0.0.1/8 has host bits set; write"),
@@ -165,13 +164,12 @@ def test_a_mistaken_configuration(kipwatch: Kipwatch, tmp_path: Path, content: b
     assert expected in line
 
 
+@pytest.mark.usefixtures("without_java")
 @pytest.mark.parametrize("bootstrap", ["kafka-1:9092", "other:1, kafka-1:9093"])
 def test_the_query_does_not_read_where_the_feeder_of_its_configuration_watches(
-    kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bootstrap: str
+    kipwatch: Kipwatch, tmp_path: Path, bootstrap: str
 ) -> None:
     """Unless it is told so: then Java is what is missing."""
-    for name, value in WITHOUT_JAVA.items():
-        monkeypatch.setenv(name, value)
     path = tmp_path / "kipwatch.toml"
     path.write_text(f'bootstrap = "{bootstrap}"\nports = [9092, 9093]')
     refused = kipwatch("run", "--config", path).error_line
@@ -189,11 +187,10 @@ def test_a_rule_that_does_not_exist(kipwatch: Kipwatch, tmp_path: Path) -> None:
     assert kipwatch("run", "--config", path).error_line == expected
 
 
+@pytest.mark.usefixtures("without_java")
 @pytest.mark.parametrize("command", ["run", "demo"])
-def test_without_java(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+def test_without_java(kipwatch: Kipwatch, command: str) -> None:
     """The error comes before Spark or a broker is started, and says what to install."""
-    for name, value in WITHOUT_JAVA.items():
-        monkeypatch.setenv(name, value)
     line = kipwatch(command).error_line
     assert line.startswith("no Java 17+")
     assert "install openjdk-17-jre-headless" in line
@@ -205,11 +202,10 @@ def test_the_demo_accepts_no_other_kafka_than_its_own(kipwatch: Kipwatch, tmp_pa
     assert "remove [kafka] from the configuration" in kipwatch("demo", "--config", path).error_line
 
 
+@pytest.mark.usefixtures("without_java")
 def test_an_expired_suppression_is_warned_of_before_the_query_starts(
-    kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kipwatch: Kipwatch, tmp_path: Path
 ) -> None:
-    for name, value in WITHOUT_JAVA.items():
-        monkeypatch.setenv(name, value)
     path = tmp_path / "kipwatch.toml"
     path.write_text('[[suppress]]\nrule = "wire/unknown-api"\nreason = "old"\nuntil = 2001-01-01')
     warnings = kipwatch("run", "--config", path).errors.splitlines()
@@ -218,7 +214,7 @@ def test_an_expired_suppression_is_warned_of_before_the_query_starts(
 
 @pytest.mark.parametrize("address", ["9107", "127.0.0.1", "127.0.0.1:", ":9107", "127.0.0.1:²", "h:65536"])
 def test_a_metrics_address_that_is_not_host_and_port(
-    kipwatch: Callable[..., Ran], captures: Path, address: str
+    kipwatch: Kipwatch, captures: Path, address: str
 ) -> None:
     ran = kipwatch("feed", captures / "clean.pcap", "--feeder-metrics-address", address)
     assert f"{address!r} is not host:port" in ran.error_line

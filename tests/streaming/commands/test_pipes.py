@@ -7,15 +7,14 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.streaming.commands.ran import Ran, run_process
+from tests.streaming.commands.ran import Kipwatch, run_process
 
-Kipwatch = Callable[..., Ran]
 _COMMAND = [sys.executable, "-m", "streaming.commands.main"]
 
 

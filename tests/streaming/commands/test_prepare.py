@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from streaming.commands import prepare
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
 
 @pytest.fixture
@@ -18,7 +16,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("steps")
-def test_each_step_is_announced(kipwatch: Callable[..., Ran]) -> None:
+def test_each_step_is_announced(kipwatch: Kipwatch) -> None:
     looking, fetched, compiling, compiled = kipwatch("prepare").output.splitlines()
     assert "missing ones are downloaded" in looking and fetched == "fetched"
     assert "compiling" in compiling and "takes a minute the first time" in compiling
@@ -26,9 +24,7 @@ def test_each_step_is_announced(kipwatch: Callable[..., Ran]) -> None:
 
 
 @pytest.mark.usefixtures("steps")
-def test_without_spark_no_jars_are_fetched(
-    kipwatch: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_spark_no_jars_are_fetched(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare, "find_spec", lambda _name: None)
     lines = kipwatch("prepare").output.splitlines()
     assert "kipwatch[run] has it" in lines[0] and "fetched" not in lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,8 @@ from tests.decoders.wire.conversation import CLIENT, SECOND, SERVER
 from tests.decoders.wire.encrypted import DIRECTIONS, SIDES
 from tests.exchange import SOFTWARE, Exchange
 from tests.streaming.captures import packets_of, write_packets
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
-Kipwatch = Callable[..., Ran]
 NAME, SECRET = "zebra-user", "quagga-secret"
 PLAIN = base64.b64encode(f"\0{NAME}\0{SECRET}".encode()).decode()
 KEPT = ("--keep", "principal")

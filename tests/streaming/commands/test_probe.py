@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 
 from streaming.broker.ports import free_ports
 from streaming.probe.duties import DUTIES
 from streaming.settings.address import address_text
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 from tests.streaming.probe.faults import FAULTS
 from tests.streaming.probe.model_broker import ModelBroker
 
-Kipwatch = Callable[..., Ran]
 FAULT = next(fault for fault in FAULTS if fault.rule == "kip511/malformed-name-accepted")
 
 

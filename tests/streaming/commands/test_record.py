@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,10 @@ from streaming.check.examination import records_of
 from streaming.feeder.source import open_capture
 from streaming.settings.address import address_text
 from tests.streaming.broker.request_log import read_request_log
-from tests.streaming.commands.ran import Ran, run_process
+from tests.streaming.commands.ran import Kipwatch, run_process
 from tests.streaming.feeder.live import assert_same_requests
 from tests.streaming.probe.model_broker import ModelBroker
 from tests.streaming.secure_broker import SecureBroker, make_certificate
-
-Kipwatch = Callable[..., Ran]
 
 WORKLOAD = """
 import os, sys, threading

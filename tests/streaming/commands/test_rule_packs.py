@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,7 @@ from tests.exchange import Exchange
 from tests.expectations.rules.test_packs import RULE, break_page, edited
 from tests.rule_pack import install, searched
 from tests.streaming.captures import write_capture
-from tests.streaming.commands.ran import Ran, run_process
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch, run_process
 
 
 def insistent() -> Exchange:

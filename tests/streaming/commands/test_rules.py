@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from expectations.rules.catalogue import RULES
-from tests.streaming.commands.ran import Ran
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch
 
 
 def test_the_list_names_every_rule(kipwatch: Kipwatch) -> None:

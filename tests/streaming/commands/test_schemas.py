@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from decoders.schema.table import COMMITTED_TABLE
-from tests.streaming.commands.ran import Ran
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch
 
 
 def test_the_table_of_the_pinned_jar_is_the_committed_one(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.conversation import EVENTS
 from tests.decoders.wire.encrypted import encrypted, packets
 from tests.streaming.captures import write_packets
-from tests.streaming.commands.ran import Ran
-
-Kipwatch = Callable[..., Ran]
+from tests.streaming.commands.ran import Kipwatch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from decoders.schema.registry import default_schemas
 from expectations.rules.catalogue import RULES
 from streaming.commands.main import COMMANDS
 from tests.captures import planted
-from tests.streaming.commands.ran import Ran
+from tests.streaming.commands.ran import Kipwatch
 
 SENTENCES = (f"{planted.CAPTURE}: ",)
 """The beginnings of lines that are one sentence, which a terminal wraps and a file has whole."""
@@ -26,7 +26,7 @@ Printed = Callable[..., str]
 
 
 @pytest.fixture
-def printed(kipwatch: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch) -> Printed:
+def printed(kipwatch: Kipwatch, monkeypatch: pytest.MonkeyPatch) -> Printed:
     """Run a command at a terminal's width. Returns its output."""
 
     def run(*arguments: object, width: int) -> str:
