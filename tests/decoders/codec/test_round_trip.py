@@ -1,4 +1,7 @@
-"""The reader reads what the writer writes, for every API and version, those of the overlay included."""
+"""The reader reads what the writer writes, and it is written again as it was.
+
+For every API and version, those of the overlay in both layouts.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from decoders.codec.program import compile_message
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
+from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, default_schemas
 from tests.decoders.codec.bodies import bodies
 from tests.examples import examples
@@ -29,13 +33,15 @@ def versions(api: Api) -> range:
 def test_every_request_reads_as_it_was_written(api: Api, data: st.DataObject, client_id: str | None) -> None:
     for version in versions(api):
         body = data.draw(bodies(compile_message(api.request, version)))
-        instance_id = INSTANCE_ID if api.request_header_version(version) == 3 else None
-        frame = write_request(SCHEMAS, api.key, version, 7, client_id, body, instance_id)
+        has_id = api.request_header_version(version) == 3
+        header = (INSTANCE_ID, data.draw(st.sampled_from(Layout))) if has_id else (None, None)
+        frame = write_request(SCHEMAS, api.key, version, 7, client_id, body, *header)
         request = read_request(SCHEMAS, frame)
-        assert request.failure is None
-        assert (request.known, request.remarks) == (True, ())
-        assert (request.client_id, request.client_instance_id) == (client_id, instance_id)
+        assert (request.known, request.failure, request.remarks) == (True, None, ())
+        assert (request.correlation_id, request.client_id) == (7, client_id)
+        assert (request.client_instance_id, request.layout) == header
         assert request.body == body
+        assert write_request(SCHEMAS, api.key, version, 7, client_id, request.body, *header) == frame
 
 
 @pytest.mark.parametrize("api", APIS)
@@ -46,9 +52,10 @@ def test_every_response_reads_as_it_was_written(api: Api, data: st.DataObject) -
         body = data.draw(bodies(compile_message(api.response, version)))
         frame = write_response(SCHEMAS, api.key, version, 7, body)
         response = read_response(SCHEMAS, frame, api.key, version)
-        assert response.failure is None
-        assert (response.known, response.remarks, response.correlation_id) == (True, (), 7)
+        assert (response.known, response.failure, response.remarks) == (True, None, ())
+        assert (response.correlation_id, response.body_version) == (7, version)
         assert response.body == body
+        assert write_response(SCHEMAS, api.key, version, 7, response.body) == frame
 
 
 @pytest.mark.parametrize("api", APIS)

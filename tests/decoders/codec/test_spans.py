@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decoders.codec.request import read_request, write_request
 from decoders.schema.registry import default_schemas
@@ -45,3 +47,16 @@ def test_each_element_of_an_array_is_found() -> None:
 def test_a_path_that_the_message_does_not_have_has_no_spans() -> None:
     frame = write_request(SCHEMAS, "Metadata", 13, 7, "cid", {})
     assert contents(frame, "clientId") == []
+
+
+PARTITION = {"index": 0, "records": "AAAA"}
+PRODUCE = write_request(
+    SCHEMAS, "Produce", 9, 7, "cid", {"acks": 1, "topicData": [{"name": "t", "partitionData": [PARTITION]}]}
+)
+
+
+@given(at=st.integers(0, len(PRODUCE) - 1), byte=st.integers(0, 255))
+def test_spans_of_a_damaged_frame_are_inside_of_it(at: int, byte: int) -> None:
+    frame = PRODUCE[:at] + bytes([byte]) + PRODUCE[at + 1 :]
+    for begin, end in read_request(SCHEMAS, frame, spans=[RECORDS]).spans.get(RECORDS, ()):
+        assert 0 <= begin <= end <= len(frame)

@@ -59,6 +59,14 @@ FAILURES = [
     ),
     pytest.param("0003 0001 00000007 ffff 7fffffff", Defect.TRUNCATED, "topics", 10, id="array of 2^31"),
     pytest.param(
+        # A list of that size would take 16 GiB.
+        "0003 000d 00000007 ffff 00 ffffffff07",
+        Defect.TRUNCATED,
+        "topics",
+        11,
+        id="compact array of 2^31",
+    ),
+    pytest.param(
         f"{BROKER_HEARTBEAT} 01 00 00", Defect.INVALID_TAG, "_taggedFields", 34, id="tag of version 1"
     ),
 ]
