@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from streaming.broker import child_guard
+from tests.waiting import until
 
 # Prints its process ID when it runs, then waits to be ended.
 SLEEPER = ["sh", "-c", "echo $$; exec sleep 60"]
@@ -37,7 +38,7 @@ def test_the_child_ends_when_its_parent_is_killed() -> None:
     assert _is_alive(child)
     parent.kill()
     parent.wait()
-    _await_end(child)
+    until(lambda: not _is_alive(child), 5.0, every=0.02)
 
 
 def test_the_child_outlives_the_thread_that_started_it() -> None:
@@ -52,7 +53,7 @@ def test_the_child_outlives_the_thread_that_started_it() -> None:
     assert _is_alive(child)
     parent.kill()
     parent.wait()
-    _await_end(child)
+    until(lambda: not _is_alive(child), 5.0, every=0.02)
 
 
 def test_the_terminals_interrupt_does_not_reach_the_child() -> None:
@@ -86,10 +87,3 @@ def _is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):  # the latter if it ends while it is read
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def _await_end(pid: int) -> None:
-    deadline = time.monotonic() + 5
-    while _is_alive(pid):
-        assert time.monotonic() < deadline, f"{pid} has not ended"
-        time.sleep(0.02)

@@ -2,8 +2,6 @@
 
 import socket
 import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from streaming.broker.ports import HOST, reserve
 from streaming.broker.topics import create_topics
 from streaming.user_error import UserError
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
+from tests.waiting import until
 
 # Header v1 with a null client ID, ApiVersions v0 (no body): API key 18, version 0, correlation ID 4711.
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 4711, -1)
@@ -105,21 +104,14 @@ def test_the_request_log_holds_what_the_watched_listener_served_and_nothing_else
         name = f"{broker.watched}-{HOST}:{client.getsockname()[1]}-"
     assert correlation_id == 4711
 
-    logged = _await(lambda: [request for request in _requests(broker) if request.connection.startswith(name)])
+    # The broker logs a request when it has responded.
+    logged = until(lambda: [each for each in _requests(broker) if each.connection.startswith(name)])
     assert [(r.api_key, r.api_version, r.correlation_id, r.client_id) for r in logged] == [(18, 0, 4711, "")]
     assert {request.listener for request in _requests(broker)} == {"WATCHED"}
 
 
 def _requests(broker: EmbeddedBroker) -> list[LoggedRequest]:
     return list(read_request_log(broker.request_log))
-
-
-def _await(found: Callable[[], list[LoggedRequest]]) -> list[LoggedRequest]:
-    """Wait until the broker has logged the requests that it completed."""
-    deadline = time.monotonic() + 10
-    while not (requests := found()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return requests
 
 
 def _advertised(bootstrap: str) -> str:

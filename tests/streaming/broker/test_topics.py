@@ -27,6 +27,7 @@ from tests.streaming.captures import violating
 from tests.streaming.commands.ran import Ran, run_process
 from tests.streaming.feeder.test_secure_kafka import CAPTURE, PORT, configured
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
+from tests.waiting import until
 
 TOPICS = Topics(
     frames=FramesTopicSettings(partitions=3, retention_hours=6, retention_mebibytes=500),
@@ -215,9 +216,7 @@ def test_a_record_that_is_no_finding_hides_none_behind_it(capsys: pytest.Capture
         producer.produce("findings", value=value, partition=0)
     assert producer.flush(5) == 0
     with closing(FindingsTopic(f"{metadata.host}:{metadata.port}", "findings")) as topic:
-        deadline = time.monotonic() + PATIENCE
-        while not topic.findings and time.monotonic() < deadline:
-            topic.poll(0.2)
+        until(lambda: topic.poll(0.2), PATIENCE, every=0.0)
     assert list(topic.findings) == [found.id]
     refused = [line for line in capsys.readouterr().err.splitlines() if "no finding: " in line]
     assert [line.partition("offset ")[2][:2] for line in refused] == ["0:", "1:"]

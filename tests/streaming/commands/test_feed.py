@@ -20,6 +20,7 @@ from streaming.feeder.feeder import FeederHeartbeats
 from tests.decoders.wire.conversation import metadata, prefixed
 from tests.streaming.captures import conforming, write_capture
 from tests.streaming.commands.ran import Kipwatch
+from tests.waiting import until
 
 PATIENCE = 120.0
 """Seconds. Code may have to be compiled first."""
@@ -203,11 +204,12 @@ def _copy_compiled_code(folder: Path) -> None:
 
 
 def _wait_for(text: str, log: Path, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while text not in log.read_text() and time.monotonic() < deadline:
-        assert process.poll() is None, log.read_text()
-        time.sleep(0.05)
-    assert text in log.read_text()
+    def is_logged() -> bool:
+        logged = log.read_text()
+        assert text in logged or process.poll() is None, logged
+        return text in logged
+
+    until(is_logged, PATIENCE, every=0.05)
 
 
 def _status_of_short_run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from decoders.schema.registry import default_schemas
 from streaming.feeder.capture import can_capture
 from streaming.feeder.feeder import DRAIN_SECONDS, FLUSH_SECONDS
 from tests.streaming.broker.request_log import LoggedRequest
+from tests.waiting import until
 
 FRAMES = "kipwatch.frames"
 PATIENCE = 120.0
@@ -67,13 +67,13 @@ class LiveFeeder:
 
     def wait_for(self, event: str) -> dict[str, Any]:
         """Wait until the feeder has logged an event. Returns the event."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if events := self.logged(event):
-                return events[-1]
-            assert self._process.poll() is None, self._log.read_text()
-            time.sleep(0.05)
-        raise AssertionError(f"the feeder did not log {event}: {self._log.read_text()}")
+
+        def logged() -> list[dict[str, Any]]:
+            found = self.logged(event)
+            assert found or self._process.poll() is None, self._log.read_text()
+            return found
+
+        return until(logged, PATIENCE, every=0.05)[-1]
 
     def kill(self) -> None:
         """Kill it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,6 +18,7 @@ import pytest
 from streaming.broker.ports import HOST
 from streaming.feeder import pod_watch
 from streaming.feeder.pod_watch import ApiServer, PodWatch
+from tests import waiting
 from tests.streaming.secure_broker import make_certificate
 
 TOKEN: Final = "a-token"
@@ -207,10 +207,8 @@ def serving(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PodServer
 
 
 def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)
+    """Wait for a condition that comes true within milliseconds on an idle machine."""
+    waiting.until(holds, PATIENCE, every=0.01)
 
 
 def watching(server: PodServer) -> PodWatch:

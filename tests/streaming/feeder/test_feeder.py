@@ -32,6 +32,7 @@ from streaming.user_error import UserError
 from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, prefixed
 from tests.streaming.feeder.known_topic import KnownTopic
 from tests.streaming.feeder.test_publisher import NOWHERE
+from tests.waiting import until
 
 PATIENCE = 20.0
 
@@ -140,9 +141,9 @@ def test_an_interface_that_is_behind_is_read_up_to_the_stop() -> None:
     yielded: list[int] = []
 
     def read() -> Iterator[PacketBatch]:
-        for until in (1, 2, late, late):
-            capture.read_until = until
-            yielded.append(until)
+        for captured in (1, 2, late, late):
+            capture.read_until = captured
+            yielded.append(captured)
             yield PacketBatch.of(after)
 
     stopped(capture).run(read(), FakeOutlet())
@@ -249,13 +250,9 @@ def test_while_kafka_is_unreachable_the_feeder_is_healthy_and_not_ready(
     with closing(serve(feeder.registry, 0, feeder.is_healthy, feeder.is_ready)) as exposition:
         assert (status(exposition, "/healthz"), status(exposition, "/readyz")) == (200, 503)
         thread.start()
-        deadline = time.monotonic() + PATIENCE
         # It is ready until librdkafka finds the broker unreachable. The records wait for longer.
-        while not (waiting := waiting_bytes(feeder)) or status(exposition, "/readyz") == 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert (status(exposition, "/healthz"), status(exposition, "/readyz")) == (200, 503)
-        assert waiting > 0
+        until(lambda: waiting_bytes(feeder) and status(exposition, "/readyz") == 503, PATIENCE, every=0.05)
+        assert status(exposition, "/healthz") == 200
         stopping.set()
         thread.join(PATIENCE)
     assert "did not accept 2 records" in str(failures[0])

@@ -33,6 +33,7 @@ from tests.streaming.feeder.live import (
     logged,
     requests_in,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
@@ -320,10 +321,7 @@ def assert_whole(broker: EmbeddedBroker, sent: int) -> tuple[list[Record], list[
 
 def await_records(broker: EmbeddedBroker, count: int) -> None:
     """Wait until the topic has more than a number of records."""
-    deadline = time.monotonic() + PATIENCE
-    while len(published(broker)) <= count:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: len(published(broker)) > count, PATIENCE)
 
 
 def limit_blocks(broker: EmbeddedBroker, size: int) -> None:

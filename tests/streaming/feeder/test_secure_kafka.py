@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.streaming.commands.ran import run_process
 from tests.streaming.feeder.known_topic import KnownTopic
 from tests.streaming.feeder.live import FRAMES
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker
+from tests.waiting import until
 
 pytestmark = pytest.mark.jvm
 
@@ -66,11 +66,12 @@ def test_a_feeder_that_kafka_refuses_logs_that_and_is_not_ready(
     monkeypatch.setenv(PASSWORD_VARIABLE, "guessed")
     login, topic = broker.login(USER), KnownTopic()
     publisher = Publisher(broker.sasl, FRAMES, login, 1_000_000, lambda: True, topic=topic)
-    deadline = time.monotonic() + PATIENCE
-    while publisher.is_accepting:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+
+    def is_refused() -> bool:
         publisher.poll()
+        return not publisher.is_accepting
+
+    until(is_refused, PATIENCE, every=0.05)
     event = json.loads(capsys.readouterr().out.splitlines()[0])
     assert (event["feeder"], event["error"]) == ("kafka-trouble", "_AUTHENTICATION")
     assert "guessed" not in str(event)

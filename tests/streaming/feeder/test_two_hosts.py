@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 from tests.streaming.feeder.live import captures
+from tests.waiting import until
 
 PORT = 9092
 HOSTS = tuple(f"kipwatch-{side}-{os.getpid()}" for side in "ab")
@@ -83,10 +83,7 @@ def can_make_hosts() -> bool:
 
 
 def wait_for(text: str, log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while text not in log.read_text():
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
+    until(lambda: text in log.read_text(), PATIENCE, every=0.05)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from streaming.settings.confidential import tls_context
 from streaming.settings.configuration import MetricsTls
 from streaming.user_error import UserError
 from tests.streaming.secure_broker import make_certificate
+from tests.waiting import until
 
 Pair = tuple[Path, Path]
 
@@ -144,10 +145,7 @@ def test_connections_that_wait_hold_few_threads_and_keep_nobody_out(server: Pair
             idle.sendall(b"\x16\x03\x01" if by_tls else b"GET /metrics HTTP/1.1\r\n")
         assert get(exposition, "/metrics", trusting(server) if by_tls else None)[0] == 200
         # The threads of those that were ended take a moment to notice.
-        deadline = time.monotonic() + 20
-        while threading.active_count() > before + MOST_CONNECTIONS + 1 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert threading.active_count() <= before + MOST_CONNECTIONS + 1
+        until(lambda: threading.active_count() <= before + MOST_CONNECTIONS + 1, every=0.05)
 
 
 def test_a_request_that_comes_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import json
 import math
 import socket
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,6 +30,7 @@ from streaming.query.progress import (
     is_healthy,
 )
 from streaming.query.worker import LONGEST_INTERVAL
+from tests.waiting import until
 
 TOPIC = "kipwatch.frames"
 PATIENCE = 60
@@ -119,11 +119,11 @@ def test_the_lag_grows_while_a_batch_is_under_way(listening: Listening) -> None:
         listening.listener.onQueryProgress(progress(source(offsets(p0=1), offsets(p0=1))))
         watch = KafkaWatch(broker.internal, TOPIC, {}, time.time, listening.listener)
         with watch:
-            wait_until(lambda: listening.value("topic_lag_records") == 0)
+            until(lambda: listening.value("topic_lag_records") == 0, PATIENCE)
             for _ in range(3):
                 producer.produce(TOPIC, b"waits", partition=0)
             producer.flush()
-            wait_until(lambda: listening.value("topic_lag_records") == 3)
+            until(lambda: listening.value("topic_lag_records") == 3, PATIENCE)
 
 
 def test_a_broker_that_refuses_connections_is_named(
@@ -136,16 +136,9 @@ def test_a_broker_that_refuses_connections_is_named(
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         watch = KafkaWatch(address, TOPIC, {}, lambda: 0.0, listening.listener)
         with watch:
-            wait_until(lambda: bool(watch.trouble))
+            until(lambda: watch.trouble, PATIENCE)
     assert watch.trouble.startswith(f"cannot connect to {address} (Connection refused)")
     assert watch.away_at > 0
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_a_batch_sets_its_duration_and_end(listening: Listening) -> None:

@@ -21,6 +21,7 @@ from decoders.wire.tracker import Tracker
 from streaming.broker.ports import HOST, free_ports
 from streaming.record.relay import ClientReader, Relay, RelayedConnection, RelayError, Unchanged
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
+from tests.waiting import until
 
 PATIENCE = 5.0
 
@@ -40,13 +41,12 @@ class RecordedPackets:
 
     def closed(self, port: int) -> list[Record]:
         """The records, once the connection is closed."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+
+        def ended() -> list[Record]:
             records = self.records(port)
-            if records and records[-1].kind is Kind.CLOSED:
-                return records
-            time.sleep(0.01)
-        raise AssertionError("the relay recorded no end of the connection")
+            return records if records and records[-1].kind is Kind.CLOSED else []
+
+        return until(ended, PATIENCE, every=0.01)
 
 
 @pytest.fixture
