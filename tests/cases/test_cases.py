@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,28 @@ def test_a_case_is_judged_as_its_page_says(case: Case, size: int) -> None:
     outcome = case.judge(size)
     assert verdicts_of(outcome, case.rule) == case.verdicts
     assert findings_of(outcome) == case.findings
+
+
+def repeated(script: Sequence[str]) -> Iterator[str]:
+    """Put each request three times more before itself, each with a response: its own, if that comes next.
+
+    Only what has a response is folded.
+    """
+    for line, after in zip(script, [*script[1:], ""], strict=True):
+        if line.startswith("client >"):
+            answer = f"broker < {line.split()[2]}"
+            is_answered = after.startswith(answer)
+            yield from [line, after if is_answered else f"{answer} bytes=000000000000"] * 3
+        yield line
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_what_is_repeated_is_counted_alike_folded_and_frame_by_frame(rule: str) -> None:
+    for case in (case for case in CASES if case.rule == rule):
+        often = dataclasses.replace(case, script=[*repeated(case.script)])
+        folded, single = often.judge(10_000), often.judge(1)
+        assert folded.checks == single.checks, case.title
+        assert findings_of(folded) == findings_of(single), case.title
 
 
 def family_folder(rule: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 import pandas
 import pytest
@@ -54,20 +55,28 @@ def test_a_share_counts_over_all_chunks(chunking: ModuleType) -> None:
     from expectations.suites.suite import WARNING, Suite, expected  # noqa: PLC0415
 
     named = expected(
-        expect.ExpectColumnValuesToNotBeNull, "named", WARNING, "", "", column="name", mostly=0.5
+        expect.ExpectColumnValuesToNotBeNull,
+        "named",
+        WARNING,
+        "It says.",
+        "Do this.",
+        column="name",
+        mostly=0.5,
     )
     suite = Suite("names", (named,))
 
-    def is_met(*chunks: list[str | None]) -> bool:
+    def merged(*chunks: list[str | None]) -> Any:
         outcomes = [
             outcome
             for names in chunks
             for outcome in chunking.validate_chunk(suite, pandas.DataFrame({"name": names}, dtype="string"))
         ]
-        return bool(chunking.merged(suite, outcomes).success)
+        return chunking.merged(suite, outcomes)
 
-    assert is_met([None, None], ["a", "b"])
-    assert not is_met([None, None, None], ["a", "b"])
+    assert merged([None, None], ["a", "b"]).success
+    assert not merged([None, None, None], ["a", "b"]).success
+    (outcome,) = merged([None]).outcomes
+    assert (outcome.meaning, outcome.action) == ("It says.", "Do this.")
 
 
 def test_a_suite_whose_keys_have_no_column_in_common_is_refused(
