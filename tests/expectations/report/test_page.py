@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
 from msgspec import UNSET
-from rich.console import Console
 
 from decoders.schema.registry import default_schemas
 from expectations.judging.finding import Suppressed
 from expectations.report.client import software_text
-from expectations.report.matrix import column_name, fleet_facts, fleet_matrix, versions_tables
 from expectations.report.page import fleet_page
 from expectations.report.versions import versions_view
 from expectations.rules.base.rule import Level, Role
@@ -63,19 +60,6 @@ def outline_of(page: str) -> Outline:
     outline.close()
     assert outline.open == []
     return outline
-
-
-def printed(examination: Examination) -> str:
-    output = io.StringIO()
-    console = Console(file=output, width=160)
-    view = versions_view(examination.brokers, examination.clients, FEATURES, default_schemas().api_names)
-    for part in (
-        fleet_matrix(examination.clients, console.width),
-        fleet_facts(examination.clients),
-        versions_tables(view),
-    ):
-        console.print(part)
-    return output.getvalue()
 
 
 def test_the_page_is_whole_and_asks_for_nothing(examination: Examination) -> None:
@@ -147,40 +131,6 @@ def test_every_rule_and_every_client_is_on_the_page(examination: Examination) ->
 def test_names_from_the_wire_are_text(examination: Examination) -> None:
     assert "<b>x</b>&" in "".join(outline_of(page_of(examination, "<b>x</b>&")).text)
     assert "<b>x" not in page_of(examination, "<b>x</b>")
-
-
-def test_the_terminal_tells_apart_what_conforms_and_what_nothing_exercised(examination: Examination) -> None:
-    """By signs and words, not by colour."""
-    text = printed(examination)
-    matrix, _, below = text.partition("not exercised on anybody's connection:")
-    rows = {line.split()[0]: line for line in matrix.splitlines() if re.match(r"(kip\d+|wire)/", line)}
-    assert "✓" in rows["wire/trailing-bytes"]
-    silent = " ".join(below.split())
-    for rule in (rule.id for rule in RULES):
-        assert (rule in rows) is not (rule in re.split(r"[, ]+", silent))
-
-
-def test_many_clients_take_several_tables_and_no_cell_is_cut_off(examination: Examination) -> None:
-    output = io.StringIO()
-    clients = examination.clients * 10
-    Console(file=output, width=80).print(fleet_matrix(clients, 80))
-    headings = [line.split()[1:] for line in output.getvalue().splitlines() if line.startswith("rule ")]
-    assert [name for names in headings for name in names] == [
-        column_name(index) for index in range(len(clients))
-    ]
-    assert "…" not in output.getvalue()
-
-
-def test_features_are_told_with_who_serves_and_who_uses_them(examination: Examination) -> None:
-    text = printed(examination)
-    assert "share-groups: every broker seen can serve it" in text
-    assert f"time-travel: not served by {examination.brokers[0].address}" in text
-
-
-def test_columns_are_named_as_in_spreadsheets() -> None:
-    assert [column_name(index) for index in (0, 25, 26, 51, 52, 701, 702)] == [
-        "A", "Z", "AA", "AZ", "BA", "ZZ", "AAA",
-    ]  # fmt: skip
 
 
 def test_why_a_finding_is_suppressed_stands_with_it() -> None:

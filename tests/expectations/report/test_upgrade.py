@@ -143,6 +143,7 @@ def test_api_versions_falls_back_and_breaks_nobody() -> None:
     earlier = release("0.11", ApiVersions={"validVersions": "0-2", "flexibleVersions": "none"})
     report = report_of(client("JoinGroup", 5), to=earlier)
     assert [(each.breaks, each.falls_back) for each in report.clients] == [(False, True)]
+    assert [each.falls_back for each in report_of(client("JoinGroup", 5)).clients] == [False]
 
 
 def test_what_the_present_release_refuses_too_is_left_out() -> None:
