@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from decoders.frame.record import Direction, Kind
+from decoders.frame.record import Direction, Kind, Record
 from decoders.schema.registry import default_schemas
 from expectations.cases.notation import (
     ADVERTISED,
@@ -44,6 +44,11 @@ class Exchange(WrittenExchange):
         login = self.request("SaslAuthenticate", 2, {"authBytes": token}, **how)
         self.show_name(name)
         self.respond(login, {"errorCode": error_code})
+
+    def beat(self, member_id: str, epoch: int = 1, version: int = 1, **how: Any) -> Record:
+        """Send a heartbeat of a consumer in the group g. By default the client ID is app."""
+        body = {"groupId": "g", "memberId": member_id, "memberEpoch": epoch}
+        return self.request("ConsumerGroupHeartbeat", version, body, **{"client_id": "app", **how})
 
     def show_name(self, name: str) -> None:
         """Show a name under which the client logs in."""

@@ -27,7 +27,6 @@ from tests.mutations.bodies import (
 from tests.mutations.script import FIRST, SCHEMAS, SECOND_ONE, Ask, Close, Script, Send, Step
 
 UNSUPPORTED_VERSION = 35
-SASL_APIS = ("SaslHandshake", "SaslAuthenticate")
 
 
 def ask(name: str, version: int, *, on: str = FIRST, **body: Any) -> Ask:

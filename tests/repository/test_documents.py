@@ -1,10 +1,11 @@
-"""What the documents say of the repository is true: the file map, paths, links, commands and targets."""
+"""What the documents say of the repository is true: file map, paths, links, commands, targets, versions."""
 
 from __future__ import annotations
 
 import fnmatch
 import functools
 import re
+import tomllib
 from pathlib import Path
 
 from streaming.broker.jars import PINS
@@ -153,6 +154,14 @@ def test_the_kafka_of_pages_and_images_is_the_pinned_one() -> None:
         text = (ROOT / name).read_text()
         named = set(re.findall(r"(?:apache/kafka:|Kafka |pinned jars of )(\d+\.\d+\.\d+)", text))
         assert named == {pinned}, f"{name} names Kafka {sorted(named)}, {PINS.name} pins {pinned}"
+
+
+def test_unreleased_changes_stand_above_those_of_the_version() -> None:
+    """A version's heading may have a date behind it."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert headings[:2] == ["Unreleased", version]
+    assert len(headings) == len(set(headings))
 
 
 def text_of(document: Path) -> str:

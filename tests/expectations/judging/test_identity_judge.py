@@ -25,18 +25,6 @@ SHARED_INSTANCE, SHARED_MEMBER = "kip1313/instance-id-shared", "kip1082/member-i
 MEMBER = "4vGZ0000000000000000Aw"
 
 
-def beat(exchange: Exchange, instance_id: bytes) -> None:
-    """A heartbeat of the one member."""
-    body = {"groupId": "g", "memberId": MEMBER, "memberEpoch": 1}
-    exchange.request("ConsumerGroupHeartbeat", 2, body, client_id="app", instance_id=instance_id)
-
-
-def join(exchange: Exchange, epoch: int) -> None:
-    """A heartbeat of a member whose ID is no UUID."""
-    body = {"groupId": "g", "memberId": "m", "memberEpoch": epoch}
-    exchange.request("ConsumerGroupHeartbeat", 2, body, client_id="app", instance_id=ID_A)
-
-
 def refuse(exchange: Exchange) -> None:
     """A request that is not answered before the broker closes."""
     exchange.negotiate(client_id="app")
@@ -55,14 +43,14 @@ STEPS: dict[str, Callable[[Exchange], object]] = {
     "log in": log_in,
     "ask": lambda on: on.negotiate(client_id="app"),
     "use": lambda on: on.respond(on.request("Metadata", 12, client_id="app")),
-    "beat A": lambda on: beat(on, ID_A),
-    "beat B": lambda on: beat(on, ID_B),
+    "beat A": lambda on: on.beat(MEMBER, version=2, instance_id=ID_A),
+    "beat B": lambda on: on.beat(MEMBER, version=2, instance_id=ID_B),
     "refuse": refuse,
     "misrouted": lambda on: misroute(on, 129),
     "routed": lambda on: misroute(on, 0),
     "described": lambda on: on.respond(on.request("Metadata", 12, client_id="app"), {"clusterId": "c"}),
-    "join": lambda on: join(on, 0),
-    "leave": lambda on: join(on, -1),
+    "join": lambda on: on.beat("m", 0, version=2, instance_id=ID_A),
+    "leave": lambda on: on.beat("m", -1, version=2, instance_id=ID_A),
     "lost": lambda on: on.close(),
     "long wait": lambda on: on.wait(70),
     "gap": lambda on: on.gap(),

@@ -34,7 +34,7 @@ from expectations.rules.catalogue import RULES
 from tests.cases.test_cases import CASES
 from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, added_up, advertisement
-from tests.expectations.conversation.columnar.test_folding import STEPS
+from tests.expectations.conversation.steps import STEPS
 
 NAMES = default_schemas().api_names
 CHANGED = "kip1313/instance-id-changed"
@@ -129,8 +129,7 @@ def test_a_finding_tells_who_where_and_when() -> None:
     exchange = Exchange()
     exchange.request("ApiVersions", 6, SOFTWARE, client_id="app", instance_id=ID_A)
     exchange.respond(exchange.records[-1], advertisement())
-    body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
-    request = exchange.request("ConsumerGroupHeartbeat", 2, body, instance_id=ID_A)
+    request = exchange.beat("", 0, 2, client_id=None, instance_id=ID_A)
     _, outcomes = judged(exchange, Judge(NAMES, Terms(listeners={"10.0.0.2:9092": "WATCHED"})))
     (finding,) = published(outcomes)
     assert (finding.rule, finding.level, finding.role, finding.spec) == (

@@ -123,9 +123,8 @@ def test_a_member_joins_and_sends_heartbeats(learnt: list[tuple[Input, Learnt]])
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     for epoch in range(5):
-        body = {"groupId": "g", "memberId": MEMBER, "memberEpoch": epoch}
         response = {"memberId": MEMBER, "memberEpoch": epoch + 1, "heartbeatIntervalMs": 5_000}
-        exchange.respond(exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app"), response)
+        exchange.respond(exchange.beat(MEMBER, epoch), response)
     converse(exchange)
     answered = ("count", "pairing")
     assert seen(learnt)[3:] == [

@@ -28,11 +28,6 @@ def clients_of(path: Path, exchange: Exchange) -> list[Client]:
     return examine(write_capture(path / "fleet.pcap", exchange), default_schemas()).clients
 
 
-def heartbeat(exchange: Exchange, member_id: str) -> None:
-    body = {"groupId": "g", "memberId": member_id, "memberEpoch": 1}
-    exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
-
-
 @pytest.fixture(scope="module", params=[planted.CAPTURE, real_clients.CAPTURE], ids=["planted", "real"])
 def examination(request: Any) -> Examination:
     return examine(request.param, default_schemas())
@@ -119,7 +114,7 @@ def test_member_ids_that_are_not_random_are_named_once(tmp_path: Path) -> None:
     exchange = Exchange()
     exchange.negotiate(client_id="app")
     for member_id in (RANDOM, NOT_RANDOM, NOT_RANDOM, "no uuid"):
-        heartbeat(exchange, member_id)
+        exchange.beat(member_id)
     (client,) = clients_of(tmp_path, exchange)
     assert client.not_random_member_ids == [NOT_RANDOM]
 
@@ -127,7 +122,7 @@ def test_member_ids_that_are_not_random_are_named_once(tmp_path: Path) -> None:
 def test_what_is_named_is_bounded(tmp_path: Path) -> None:
     exchange = Exchange()
     for number in range(LISTED_IDS + 10):
-        heartbeat(exchange, f"AAECAwQFBgcICQoLDA{number:02}Dw")
+        exchange.beat(f"AAECAwQFBgcICQoLDA{number:02}Dw")
     (client,) = clients_of(tmp_path, exchange)
     assert len(client.not_random_member_ids) == LISTED_IDS
 

@@ -15,6 +15,7 @@ from expectations.conversation.bodies import ClusterDescription
 from expectations.judging.judge import Judge
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import Terms
+from expectations.rules.kip_1242.misrouted_accepted import ACCEPTED_LIMIT
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
 from tests.mutations.clean import ask, negotiate
 from tests.mutations.kip_511 import REFUSED
@@ -49,6 +50,15 @@ def test_ids_are_held_against_the_configured_ones(
     rule: str, node_id: int, error_code: int, verdict: str
 ) -> None:
     assert judged(node_id, error_code, ClusterDescription("c", 3)).checks[rule, verdict] == 1
+
+
+@pytest.mark.parametrize("count", [ACCEPTED_LIMIT, ACCEPTED_LIMIT + 3])
+def test_accepted_ids_wait_in_bounded_number_for_what_the_broker_says_of_itself(count: int) -> None:
+    exchange = Exchange()
+    for node_id in range(count):
+        body = SOFTWARE | {"clusterId": "c", "nodeId": node_id}
+        exchange.respond(exchange.request("ApiVersions", 5, body, client_id="app"), advertisement())
+    assert exchange.judge().checks.get((ACCEPTED, "forgotten"), 0) == count - ACCEPTED_LIMIT
 
 
 def test_a_listener_of_which_only_the_cluster_is_configured_tells_nothing_of_the_node() -> None:

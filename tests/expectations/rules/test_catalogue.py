@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from expectations import rules
-from expectations.rules.base.rule import METHODS, IdentityRule, Spec
+from expectations.rules.base.rule import METHODS, IdentityRule, Rule, Spec
 from expectations.rules.catalogue import (
     BASE,
     READINGS,
@@ -19,6 +19,7 @@ from expectations.rules.catalogue import (
     rules_read_as,
     state_of,
 )
+from expectations.rules.packs import faults
 from tests.exchange import ID_A, Exchange
 
 FOLDER = Path(rules.__file__).parent
@@ -53,6 +54,11 @@ def test_the_family_names_the_kip() -> None:
         "KIP-1242",
     }
     assert rule_named("wire/malformed-request").kip == "wire"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_has_the_form_of_one(rule: Rule) -> None:
+    assert list(faults(rule)) == []
 
 
 def test_what_an_offence_may_also_break_is_told_on_its_page() -> None:
@@ -99,8 +105,7 @@ def test_a_choice_is_one_for_its_family_alone() -> None:
 
 def test_a_finding_names_its_reading() -> None:
     exchange = Exchange()
-    body = {"groupId": "g", "memberId": "", "memberEpoch": 0}
-    exchange.request("ConsumerGroupHeartbeat", 2, body, client_id="app", instance_id=ID_A)
+    exchange.beat("", 0, 2, instance_id=ID_A)
     for choices, spec in (([], "shipped"), (["kip1082=text"], "text")):
         (finding,) = exchange.judge(rules=rules_read_as(read_choices(choices))).findings
         assert (finding.rule, finding.spec) == ("kip1082/member-id-empty", spec)

@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Closing, Record
+from decoders.frame.record import Closing
 from tests.exchange import Exchange
 
 CHANGED = "kip1082/member-id-changed"
 REWRITTEN = "kip1082/member-id-rewritten"
-
-
-def beat(exchange: Exchange, member_id: str, epoch: int = 1) -> Record:
-    """A heartbeat."""
-    body = {"groupId": "g", "memberId": member_id, "memberEpoch": epoch}
-    return exchange.request("ConsumerGroupHeartbeat", 1, body, client_id="app")
 
 
 def respond(exchange: Exchange, member_id: str | None, error_code: int = 0) -> None:
@@ -34,15 +28,15 @@ def respond(exchange: Exchange, member_id: str | None, error_code: int = 0) -> N
 
 def cut_beat(exchange: Exchange) -> None:
     """A heartbeat whose bytes were not all kept."""
-    beat(exchange, "A")
+    exchange.beat("A")
     exchange.cut_last(12)
 
 
 EVENTS: dict[str, Callable[[Exchange], object]] = {
-    "A": lambda exchange: beat(exchange, "A"),
-    "A joins": lambda exchange: beat(exchange, "A", 0),
-    "A leaves": lambda exchange: beat(exchange, "A", -1),
-    "B": lambda exchange: beat(exchange, "B"),
+    "A": lambda exchange: exchange.beat("A"),
+    "A joins": lambda exchange: exchange.beat("A", 0),
+    "A leaves": lambda exchange: exchange.beat("A", -1),
+    "B": lambda exchange: exchange.beat("B"),
     "response A": lambda exchange: respond(exchange, "A"),
     "response B": lambda exchange: respond(exchange, "B"),
     "refused": lambda exchange: respond(exchange, None, 25),

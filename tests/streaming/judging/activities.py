@@ -12,7 +12,7 @@ from decoders.frame.record import Record
 from expectations.conversation.observation import Window
 from expectations.conversation.texts import RESERVED_UUIDS, ZERO_UUID, identifier_text
 from tests.exchange import ID_A, ID_B, Exchange
-from tests.expectations.conversation.columnar.test_folding import BEATS, STEPS, beat, beats
+from tests.expectations.conversation.steps import BEATS, STEPS, beats
 from tests.streaming.judging.travelling import on, windows
 
 IDS = (b"a", b"b", b"c", b"d", b"e", b"f")
@@ -142,7 +142,7 @@ def beats_with_id(exchange: Exchange, member_id: str) -> None:
 
 def out_of_turn(exchange: Exchange, *order: int) -> None:
     """Two heartbeats and then both responses, which have different intervals."""
-    requests = beat(exchange, "A", 1), beat(exchange, "A", 1)
+    requests = exchange.beat("A", 1), exchange.beat("A", 1)
     for number, interval in zip(order, (5000, 3000), strict=True):
         exchange.respond(requests[number], {"memberId": "A", "heartbeatIntervalMs": interval})
 

@@ -24,7 +24,7 @@ from streaming.state import StateError
 from streaming.state.bucket import STATE_VERSION, Bucket, pack_bucket
 from tests.examples import examples
 from tests.exchange import ID_A, ID_B, SOFTWARE, Exchange, advertisement
-from tests.expectations.conversation.columnar.test_folding import STEPS
+from tests.expectations.conversation.steps import STEPS
 from tests.streaming.captures import violating
 from tests.streaming.judging.stepping import SECRET
 from tests.streaming.judging.travelling import on, travelled, windows

@@ -34,8 +34,8 @@ from tests.decoders.frame.columnar.batches import ROWS, opened, record_of, traff
 from tests.decoders.wire.conversation import new_columnar_tracker
 from tests.examples import examples
 from tests.exchange import Exchange
-from tests.expectations.conversation.columnar.test_folding import SCRIPTS, STEPS
 from tests.expectations.conversation.scalar_windows import Said, in_file, in_topic, windows_of
+from tests.expectations.conversation.steps import SCRIPTS, STEPS
 
 SCHEMAS = default_schemas()
 WINDOWS = ColumnarWindows(SCHEMAS, b"")
