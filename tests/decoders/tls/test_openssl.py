@@ -95,7 +95,8 @@ def test_key_updates_of_both_sides_are_followed(suite: str, pem: Path, tmp_path:
     key_log = tmp_path / "keys"
     with openssl_server(pem, "-tls1_3", "-ciphersuites", suite, "-naccept", "1") as (server, port):
         client = RecordedClient(client_context(key_log, TLS_1_3), port)
-        assert client.end.cipher() is not None
+        cipher = client.end.cipher()
+        assert cipher is not None and cipher[0] == suite
         for round_ in range(3):
             _say(server, b"before %d\n" % round_, client)
             client.send(b"question %d\n" % round_)

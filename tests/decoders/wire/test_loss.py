@@ -144,8 +144,8 @@ class TestOpaque:
         assert [record.frame for record in of_kind(records, Kind.REQUEST)] == [metadata(1), metadata(2)]
 
 
-def test_gap_records_have_a_direction() -> None:
+def test_a_gap_has_the_direction_and_size_of_what_was_lost() -> None:
     packets = packets_of(exchanges(3))
-    for lost in range(HANDSHAKE, len(packets)):
-        gaps = of_kind(records_of(packets[:lost] + packets[lost + 1 :]), Kind.GAP)
-        assert all(gap.direction is not Direction.NONE for gap in gaps)
+    for lost, (direction, data) in enumerate(exchanges(3), HANDSHAKE):
+        (gap,) = of_kind(records_of(packets[:lost] + packets[lost + 1 :]), Kind.GAP)
+        assert (gap.direction, gap.true_length) == (direction, len(data))

@@ -15,7 +15,7 @@ from decoders.wire import transport
 from decoders.wire.segment import Packet, Segment, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.transport import Transport
-from decoders.wire.waiting import MAX_WAIT, MAX_WAIT_SEGMENTS
+from decoders.wire.waiting import MAX_WAIT, MAX_WAIT_SEGMENTS, WaitingConnections
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed, scalar
 from tests.decoders.wire.conversation import (
@@ -184,8 +184,8 @@ def test_what_is_held_behind_a_hole_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     assert tracker.ledger.lost == len(prefixed(metadata(0)))
 
 
-def test_only_what_is_due_is_looked_at_however_many_connections_wait() -> None:
-    """Else a stranger with one such acknowledgment on each of many connections would stall the feeder."""
+def test_each_of_many_connections_waits_for_its_own_time() -> None:
+    """A stranger may send one acknowledgment of a lost response on each of them."""
     tracker, apart, many = new_tracker(), 1_000, 300
     exchange = [*to_broker(metadata(1)), (Direction.TO_CLIENT, prefixed(metadata_response(1)))]
     for number in range(many):
@@ -195,8 +195,27 @@ def test_only_what_is_due_is_looked_at_however_many_connections_wait() -> None:
         feed_all(tracker, packets)
     until = tracker.waits_until
     assert until is not None
-    latest, waiting = until + (many - 1) * apart, tracker._waiting
-    assert [len([*waiting.overdue(at)]) for at in (until, until + 1, latest + 1)] == [0, 1, many]
+    clock = SyntheticConnection(OTHER_CLIENT, SERVER)
+    given_up = [
+        kinds(feed_all(tracker, clock.opened(at)[:1])).count(Kind.GAP)
+        for at in (until, until + 1, until + 1 + (many - 1) * apart)
+    ]
+    assert given_up == [0, 1, many - 1]
+
+
+def test_only_what_is_due_is_looked_at() -> None:
+    looked_at = []
+
+    class Since(int):
+        def __lt__(self, other: int) -> bool:
+            looked_at.append(self)
+            return int(self) < other
+
+    waiting = WaitingConnections[int](10)
+    for number in range(300):
+        waiting.note(number, Since(number))
+    assert [*waiting.overdue(13)] == [0, 1, 2]
+    assert looked_at == [0, 1, 2, 3]
 
 
 MUTANTS = 500

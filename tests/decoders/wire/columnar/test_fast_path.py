@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import deque
 
 import pytest
@@ -12,9 +13,8 @@ from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Kind, Pairing, Record
 from decoders.wire import pairing
 from decoders.wire.columnar import tracker as columnar_tracker
-from decoders.wire.columnar.flows import MIN_SLOTS
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.segment import LinkType, Packet, Segment, SocketAddress
+from decoders.wire.segment import Packet, Segment, SocketAddress
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed
 from tests.decoders.wire.conversation import (
     CLIENT,
@@ -36,6 +36,7 @@ from tests.decoders.wire.conversation import (
     to_broker,
     to_client,
 )
+from tests.decoders.wire.links import LINKS, carried
 from tests.examples import examples
 
 cuts = st.lists(st.integers(0, 10_000), max_size=6)
@@ -198,21 +199,9 @@ def test_acks_are_read_in_every_version(version: int, acks: int) -> None:
     assert len([record for record in records if record.kind is Kind.REQUEST]) > len(frames)
 
 
-@pytest.mark.parametrize(
-    "link", [LinkType.RAW, LinkType.LINUX_SLL, LinkType.LINUX_SLL2, LinkType.NULL, LinkType.LOOP]
-)
-def test_other_link_layers(slow_path: list[Segment], link: LinkType) -> None:
-    headers = {
-        LinkType.RAW: b"",
-        LinkType.LINUX_SLL: bytes(14) + b"\x08\x00",
-        LinkType.LINUX_SLL2: b"\x08\x00" + bytes(18),
-        LinkType.NULL: b"\2\0\0\0",
-        LinkType.LOOP: b"\0\0\0\2",
-    }
-    packets = [
-        packet._replace(data=headers[link] + packet.data[14:], link_type=link)
-        for packet in packets_between(OPENING)
-    ]
+@pytest.mark.parametrize("link", [link for link in LINKS if link != "raw IPv6"])
+def test_every_link_layer_takes_the_fast_path(slow_path: list[Segment], link: str) -> None:
+    packets = [carried(packet, link) for packet in packets_between(OPENING)]
     assert len(assert_equal(placed(packets))) == 2 + 2 * 3
     slow_path.clear()
     track(packets)
@@ -272,12 +261,21 @@ def test_both_trackers_discard_the_same_requests_in_flight(
     assert pairings == {Pairing.MATCHED, Pairing.UNKNOWN}
 
 
-def test_rings_of_requests_in_flight_shrink() -> None:
-    tracker = new_columnar_tracker()
-    burst = packets_between(OPENING + pipelined(range(50, 1050)), close=False)
-    tracker.feed(PacketBatch.of(burst))
-    sizes = tracker._flow_table.flows.states["ring_size"]
-    assert sizes.max() > 1000
-    for _ in range(10):
-        tracker.feed(PacketBatch.of([]))
-    assert sizes.max() == MIN_SLOTS
+def test_a_burst_of_requests_in_flight_takes_no_memory_for_long() -> None:
+    """Of twenty connections that stay open, each had a thousand requests in flight once."""
+    tracker, events = new_columnar_tracker(), OPENING + pipelined(range(50, 1050))
+
+    def burst(client: int) -> None:
+        sent = packets_between(events, SocketAddress(CLIENT.address, client), close=False)
+        for packets in (sent, *[[]] * 10):
+            tracker.feed(PacketBatch.of(packets))
+
+    tracemalloc.start()
+    try:
+        grown = []
+        for client in range(1, 21):
+            burst(client)
+            grown.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert grown[-1] - grown[3] < 200_000

