@@ -16,10 +16,12 @@ The contract: each method leaves the same identities in the same order, and yiel
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -46,6 +48,7 @@ INDEX: Final = np.dtype(
 PAGE_BYTES: Final = 128 * 1024
 """Contents are added to a page until it has this size, before compression."""
 _ENCODER = msgspec.msgpack.Encoder()
+_NOTHING: Final = _ENCODER.encode(None)
 _KNOWN = msgspec.msgpack.Decoder(list[KnownClaim])
 _COMPRESSOR = zstandard.ZstdCompressor(level=1)
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
@@ -60,46 +63,19 @@ class _NewClaim(msgspec.Struct, array_like=True, gc=False):
     judged: list[str] = []
 
 
-class PackedGroup(NamedTuple):
-    """A `Group` whose `known` claims are packed in `content`."""
-
-    content: bytes
-    known: int
-    latest_at: int
-    due_tick: int
-    has_forgotten: bool
-
-    @classmethod
-    def of(cls, group: Group) -> PackedGroup:
-        """Pack an identity."""
-        content = b"".join(map(_ENCODER.encode, group.known))
-        return cls(content, len(group.known), group.latest_at, group.due_tick, group.has_forgotten)
-
-    def group(self) -> Group:
-        """Unpack the identity."""
-        known = _KNOWN.decode(_ARRAY_16 + self.known.to_bytes(2) + self.content)
-        return Group(known, self.latest_at, self.due_tick, self.has_forgotten)
-
-    def appended(self, claim: PackedClaim, tick: int) -> PackedGroup | None:
-        """Return what `Group.add` makes of a new claim; None if it may not be new, or if room is needed."""
-        if self.known >= ALIKE_LIMIT or claim.connection in self.content:
-            return None
-        content = self.content + _ENCODER.encode(_NewClaim(claim.packed, tick))
-        due_tick = max(self.due_tick, tick + 1) if self.known else tick + SETTLED_AFTER
-        latest_at = max(self.latest_at, claim.until)
-        return PackedGroup(content, self.known + 1, latest_at, due_tick, self.has_forgotten)
-
-
 _ARRAY_16: Final = b"\xdc"
 """An array of msgpack, whose size follows in two bytes."""
-_NOBODY: Final = PackedGroup(b"", 0, 0, 0, has_forgotten=False)
 
 
 class Pages:
-    """The stored pages. `sizes` are their stored sizes by number, `read` fetches one."""
+    """The pages by number. `sizes` are the stored sizes of those in the state store, `read` fetches one.
+
+    Numbers from `free` on are those of no stored page.
+    """
 
     def __init__(self, sizes: Mapping[int, int], read: Callable[[int], bytes | None]) -> None:
         self.sizes = sizes
+        self.free = max(sizes, default=-1) + 1
         self._read = read
         self._opened: dict[int, bytes] = {}
 
@@ -109,6 +85,12 @@ class Pages:
             self._opened[page] = self._open(page)
         return self._opened[page][begin : begin + size]
 
+    def add(self, contents: Iterable[bytes]) -> int:
+        """Keep contents, one after the other, in a page that is not stored; return its number."""
+        number = self.free + len(self._opened)
+        self._opened[number] = b"".join(contents)
+        return number
+
     def _open(self, number: int) -> bytes:
         packed = self._read(number) or b""
         if len(packed) != self.sizes[number]:
@@ -117,35 +99,6 @@ class Pages:
                 "bring the folder back as it was, or start with a new checkpoint folder"
             )
         return _DECOMPRESSOR.decompress(packed)
-
-
-class NewPages:
-    """Pages that are filled one after the other, with numbers from `number` on."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._filling: list[bytes] = []
-        self._size = 0
-        self._packed: dict[int, bytes] = {}
-
-    def add(self, content: bytes) -> tuple[int, int]:
-        """Add a content. Returns the number of its page, and where it begins there."""
-        if self._size >= PAGE_BYTES:
-            self._pack()
-        begin = self._size
-        self._filling.append(content)
-        self._size += len(content)
-        return self._number, begin
-
-    def packed(self) -> dict[int, bytes]:
-        """Return the pages by number, as they are stored."""
-        if self._filling:
-            self._pack()
-        return self._packed
-
-    def _pack(self) -> None:
-        self._packed[self._number] = _COMPRESSOR.compress(b"".join(self._filling))
-        self._number, self._filling, self._size = self._number + 1, [], 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +112,7 @@ class PackedIdentities:
 
 
 class StoredIdentities:
-    """The identities of one bucket, those of the index and those that were claimed since it was read."""
+    """The identities of one bucket. One that is claimed gets a new row, behind all others."""
 
     def __init__(self, clock: int, tick: int, ids: bytes, rows: npt.NDArray[Any], pages: Pages) -> None:
         self.clock = clock
@@ -168,14 +121,12 @@ class StoredIdentities:
         self._rows = rows
         self._pages = pages
         self._is_kept = np.ones(len(rows), np.bool_)
-        """Whether the identity at a place of the index is still there, not removed nor claimed since."""
+        """Whether a row counts: its identity was neither removed nor given a new row."""
         self._decoded: dict[int, Group] = {}
-        """Identities that may have changed in place, by their places."""
-        self._claimed: dict[bytes, Group | PackedGroup] = {}
-        """Identities that were claimed since, by their IDs, the latest at the end."""
+        """Identities that may have changed in place, by the places of their rows."""
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self._is_kept)) + len(self._claimed)
+        return int(np.count_nonzero(self._is_kept))
 
     def claimed(
         self, claims: Iterable[Claim | PackedClaim], patient: Set[IdentityKind]
@@ -186,16 +137,12 @@ class StoredIdentities:
             claim = PackedClaim.of(each) if isinstance(each, Claim) else each
             claimed.setdefault(claim.digest, []).append(claim)
             self.clock = max(self.clock, claim.until)
-        for identity, added in claimed.items():
-            group = self._taken(identity)
-            appended = None
-            if len(added) == 1 and isinstance(group, PackedGroup) and _is_quiet(added[0], group, patient):
-                appended = group.appended(added[0], self.tick)
-            if appended is not None:
-                self._claimed[identity] = appended
-                continue
-            group = self._claimed[identity] = group.group() if isinstance(group, PackedGroup) else group
-            yield group, [claim.claim for claim in added]
+        first = len(self._rows)
+        self._renew(list(claimed))
+        appended = self._append(first, claimed.values(), patient)
+        for place, added in enumerate(claimed.values(), first):
+            if place not in appended:
+                yield self._group(place), [claim.claim for claim in added]
 
     def surplus(self) -> Iterator[Group]:
         """Remove and yield what is above GROUP_LIMIT."""
@@ -203,66 +150,59 @@ class StoredIdentities:
         for place in np.flatnonzero(self._is_kept)[: max(surplus, 0)].tolist():
             group, self._is_kept[place] = self._group(place), False
             yield group
-        while len(self) > GROUP_LIMIT:
-            identity = next(iter(self._claimed))
-            yield self._unpacked(identity)
-            del self._claimed[identity]
 
     def is_settled(self) -> bool:
         """Whether no identity has a tick to come at which it is due."""
-        due = self._is_kept & (self._rows["due_tick"] > 0)
-        due[[place for place, group in self._decoded.items() if not group.due_tick]] = False
-        return not due.any() and not any(group.due_tick for group in self._claimed.values())
+        return not (self._is_kept & (self._noted()["due_tick"] > 0)).any()
 
     def due(self) -> Iterator[Group]:
-        """Yield the identities that are due at `tick`; a row may name an earlier tick than its group."""
-        due_ticks = self._rows["due_tick"]
-        for place in np.flatnonzero(self._is_kept & (due_ticks > 0) & (due_ticks <= self.tick)).tolist():
-            if 0 < self._group(place).due_tick <= self.tick:
-                yield self._group(place)
-        for identity, claimed in list(self._claimed.items()):
-            if 0 < claimed.due_tick <= self.tick:
-                yield self._unpacked(identity)
+        """Yield the identities that are due at `tick`."""
+        due_ticks = self._noted()["due_tick"]
+        is_due = self._is_kept & (due_ticks > 0) & (due_ticks <= self.tick)
+        yield from map(self._group, np.flatnonzero(is_due).tolist())
 
     def forget_silent(self, since: int) -> None:
         """Forget what was last claimed before `since`."""
-        latest_at = self._rows["latest_at"]
+        latest_at = self._noted()["latest_at"]
         for place in np.flatnonzero(self._is_kept & (latest_at > 0) & (latest_at < since)).tolist():
             group = self._group(place)
             if group.is_silent(since):
                 group.forget_silent()
                 self._is_kept[place] = bool(group.known)
-        for identity, claimed in list(self._claimed.items()):
-            if 0 < claimed.latest_at < since and not claimed.due_tick:
-                group = self._unpacked(identity)
-                group.forget_silent()
-                if not group.known:
-                    del self._claimed[identity]
 
     def packed(self) -> PackedIdentities:
         """Lay the identities out for the state store. Only those that were decoded are encoded."""
         kept = np.flatnonzero(self._is_kept)
-        places = [place for place in self._decoded if self._is_kept[place]]
-        if len(kept) == len(self._rows) and not places and not self._claimed:
-            return self._with_index(self._ids, self._rows, self._pages.sizes, {}, [])
-        rows = np.zeros(len(kept) + len(self._claimed), INDEX)
-        rows[: len(kept)] = self._rows[kept]
-        at_places = np.searchsorted(kept, places).tolist()
-        changed = [*at_places, *range(len(kept), len(rows))]
-        given_up, moved = self._given_up(rows, changed)
-        new = NewPages(max(self._pages.sizes, default=-1) + 1)
-        for at in moved:
-            rows["page"][at], rows["begin"][at] = new.add(self._packed(rows, at).content)
-        groups = [*(self._decoded[place] for place in places), *self._claimed.values()]
-        for at, group in zip(changed, groups, strict=True):
-            packed = PackedGroup.of(group) if isinstance(group, Group) else group
-            content, known, latest_at, due_tick, has_forgotten = packed
-            rows[at] = (latest_at, *new.add(content), len(content), due_tick, known, has_forgotten)
-        written = new.packed()
-        sizes = {number: size for number, size in self._pages.sizes.items() if number not in given_up}
+        rows, sizes = self._noted()[kept], self._pages.sizes
+        is_changed = np.isin(kept, list(self._decoded)) | ~np.isin(rows["page"], list(sizes))
+        if len(kept) == len(self._rows) and not is_changed.any():
+            return self._with_index(self._ids, rows, sizes, {}, [])
+        given_up = _given_up(rows[~is_changed], sizes)
+        is_moved = is_changed | np.isin(rows["page"], given_up)
+        rows[is_moved], written = self._moved(kept[is_moved])
+        sizes = {number: size for number, size in sizes.items() if number not in given_up}
         sizes |= {number: len(page) for number, page in written.items()}
-        ids = np.frombuffer(self._ids, f"V{DIGEST_BYTES}")[kept].tobytes() + b"".join(self._claimed)
-        return self._with_index(ids, rows, sizes, written, sorted(given_up))
+        ids = np.frombuffer(self._ids, f"V{DIGEST_BYTES}")[kept].tobytes()
+        return self._with_index(ids, rows, sizes, written, given_up)
+
+    def _moved(self, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], dict[int, bytes]]:
+        """Put the contents of some rows into new pages; return the rows with their places, and the pages."""
+        rows, written = self._rows[places], dict[int, bytes]()
+        contents_at = rows[["page", "begin", "size"]].tolist()
+        contents = [
+            self._encoded(place) if place in self._decoded else self._pages.content(*content_at)
+            for place, content_at in zip(places.tolist(), contents_at, strict=True)
+        ]
+        rows["size"] = sizes = np.fromiter(map(len, contents), np.int64, len(contents))
+        for begin, end in pairwise(_bounds_of_pages(sizes)):
+            number = self._pages.free + len(written)
+            rows["page"][begin:end] = number
+            rows["begin"][begin:end] = np.cumsum(sizes[begin:end]) - sizes[begin:end]
+            written[number] = _COMPRESSOR.compress(b"".join(contents[begin:end]))
+        return rows, written
+
+    def _encoded(self, place: int) -> bytes:
+        return b"".join(map(_ENCODER.encode, self._decoded[place].known))
 
     def _with_index(
         self,
@@ -277,53 +217,92 @@ class StoredIdentities:
         packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(index)
         return PackedIdentities(packed, written, removed, len(packed) + sum(sizes.values()))
 
-    def _given_up(self, rows: npt.NDArray[Any], changed: list[int]) -> tuple[set[int], list[int]]:
-        """Return the pages to give up, and the places of the unchanged rows that must move from them."""
-        is_unchanged = np.ones(len(rows), np.bool_)
-        is_unchanged[changed] = False
-        numbers = np.fromiter(self._pages.sizes, np.int64, len(self._pages.sizes))
-        of_row = np.searchsorted(numbers, rows["page"][is_unchanged])
-        alive = np.bincount(of_row, rows["size"][is_unchanged], len(numbers))
-        given_up = numbers[alive < PAGE_BYTES // 2].tolist()
-        moved = np.flatnonzero(is_unchanged & np.isin(rows["page"], given_up))
-        return set(given_up), moved.tolist()
-
     @cached_property
     def _places(self) -> dict[bytes, int]:
+        """The place of each identity's latest row, whether it is kept or not."""
         ids = np.frombuffer(self._ids, f"V{DIGEST_BYTES}").tolist()
         return {identity: place for place, identity in enumerate(ids)}
 
+    def _renew(self, identities: list[bytes]) -> None:
+        """Give identities rows behind all others: copies of their rows, or zeros for those that are new."""
+        first = len(self._rows)
+        known = np.array([self._places.get(identity, first) for identity in identities], np.int64)
+        is_known = np.append(self._is_kept, False)[known]
+        earlier, later = known[is_known], first + np.flatnonzero(is_known)
+        self._is_kept[earlier] = False
+        self._is_kept = np.append(self._is_kept, np.ones(len(identities), np.bool_))
+        self._rows = np.append(self._rows, np.zeros(len(identities), INDEX))
+        self._rows[later] = self._rows[earlier]
+        self._ids += b"".join(identities)
+        self._places.update(zip(identities, itertools.count(first), strict=False))
+        for before, place in zip(earlier.tolist(), later.tolist(), strict=True):
+            if before in self._decoded:
+                self._decoded[place] = self._decoded.pop(before)
+
+    def _append(
+        self, first: int, claimed: Iterable[list[PackedClaim]], patient: Set[IdentityKind]
+    ) -> set[int]:
+        """Append claims that no rule judges yet to the rows from a place on; return the places of these.
+
+        A claim of a connection that has one already may be a later snapshot, and one of many may need room:
+        neither is appended.
+        """
+        begin, _, end = _ENCODER.encode(_NewClaim(msgspec.Raw(_NOTHING), self.tick)).partition(_NOTHING)
+        places, until, contents = list[int](), list[int](), list[bytes]()
+        stored = self._rows[["known", "page", "begin", "size"]][first:].tolist()
+        for place, (claims, (known, *content_at)) in enumerate(zip(claimed, stored, strict=True), first):
+            claim = claims[0]
+            is_quiet = claim.kind in patient or (not known and claim.kind in OF_CLIENTS)
+            if is_quiet and len(claims) == 1 and known < ALIKE_LIMIT and place not in self._decoded:
+                content = self._pages.content(*content_at) if known else b""
+                if claim.connection not in content:
+                    places.append(place)
+                    until.append(claim.until)
+                    contents.append(b"".join((content, begin, claim.packed, end)))
+        rows = self._rows[places]
+        soonest = self.tick + np.where(rows["known"], 1, SETTLED_AFTER)
+        rows["due_tick"] = np.maximum(rows["due_tick"], soonest)
+        rows["latest_at"] = np.maximum(rows["latest_at"], until)
+        rows["known"] += 1
+        rows["page"] = self._pages.add(contents)
+        rows["size"] = sizes = np.fromiter(map(len, contents), np.int64, len(contents))
+        rows["begin"] = np.cumsum(sizes) - sizes
+        self._rows[places] = rows
+        return set(places)
+
+    def _noted(self) -> npt.NDArray[Any]:
+        """Return the rows, with what decoded identities say of themselves."""
+        for place, group in self._decoded.items():
+            row = self._rows[place]
+            row["known"], row["has_forgotten"] = len(group.known), group.has_forgotten
+            row["latest_at"], row["due_tick"] = group.latest_at, group.due_tick
+        return self._rows
+
     def _group(self, place: int) -> Group:
-        """Return the identity at a place, which may then be changed."""
+        """Return the identity in a row, which may then be changed."""
         if place not in self._decoded:
-            self._decoded[place] = self._packed(self._rows, place).group()
+            latest_at, page, begin, size, due_tick, known, has_forgotten = self._rows[place].tolist()
+            content = self._pages.content(page, begin, size) if known else b""
+            decoded = _KNOWN.decode(_ARRAY_16 + known.to_bytes(2) + content)
+            self._decoded[place] = Group(decoded, latest_at, due_tick, bool(has_forgotten))
         return self._decoded[place]
 
-    def _packed(self, rows: npt.NDArray[Any], at: int) -> PackedGroup:
-        latest_at, page, begin, size, due_tick, known, has_forgotten = rows[at].tolist()
-        content = self._pages.content(page, begin, size)
-        return PackedGroup(content, known, latest_at, due_tick, bool(has_forgotten))
 
-    def _taken(self, identity: bytes) -> Group | PackedGroup:
-        """Remove an identity that is claimed now and return it, or nobody."""
-        if identity in self._claimed:
-            return self._claimed.pop(identity)
-        place = self._places.get(identity)
-        if place is None or not self._is_kept[place]:
-            return _NOBODY
-        self._is_kept[place] = False
-        return self._decoded[place] if place in self._decoded else self._packed(self._rows, place)
-
-    def _unpacked(self, identity: bytes) -> Group:
-        """Return an identity that was claimed, which may then be changed."""
-        claimed = self._claimed[identity]
-        group = self._claimed[identity] = claimed.group() if isinstance(claimed, PackedGroup) else claimed
-        return group
+def _given_up(rows: npt.NDArray[Any], pages: Iterable[int]) -> list[int]:
+    """Return the pages of which less than half of PAGE_BYTES is the content of some row."""
+    numbers = np.array([*pages], np.int64)
+    alive = np.bincount(np.searchsorted(numbers, rows["page"]), rows["size"], len(numbers))
+    given_up: list[int] = numbers[alive < PAGE_BYTES // 2].tolist()
+    return given_up
 
 
-def _is_quiet(claim: PackedClaim, group: PackedGroup, patient: Set[IdentityKind]) -> bool:
-    """Whether no rule judges a claim on an identity yet."""
-    return claim.kind in patient or (not group.known and claim.kind in OF_CLIENTS)
+def _bounds_of_pages(sizes: npt.NDArray[np.int64]) -> list[int]:
+    """Divide contents of some sizes into pages: each is filled until it has PAGE_BYTES."""
+    ends, bounds = np.cumsum(sizes), [0]
+    while bounds[-1] < len(sizes):
+        filled = ends[bounds[-1] - 1] if bounds[-1] else 0
+        bounds.append(min(int(np.searchsorted(ends, filled + PAGE_BYTES)) + 1, len(sizes)))
+    return bounds
 
 
 class _Index(msgspec.Struct, array_like=True):
@@ -355,5 +334,5 @@ def unpack_identities(stored: bytes | None, read_page: Callable[[int], bytes | N
         )
     index = _DECODER.decode(_DECOMPRESSOR.decompress(stored[1:])) if stored is not None else _Index()
     by_byte = np.frombuffer(index.rows, np.uint8).reshape(INDEX.itemsize, -1)
-    rows = np.ascontiguousarray(by_byte.T).view(INDEX).reshape(-1)
+    rows = by_byte.T.copy().view(INDEX).reshape(-1)
     return StoredIdentities(index.clock, index.tick, index.ids, rows, Pages(index.pages, read_page))
