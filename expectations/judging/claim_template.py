@@ -9,6 +9,7 @@ import binascii
 import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -26,7 +27,6 @@ from expectations.judging.cells import Linear, input_cell
 from expectations.judging.traced_values import NotFollowedError, StandIns, TracedNumber
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_NOTHING: Final = _ENCODER.encode(None)
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _FILLED: Final = 18
 """The bytes of a UUID, filled up to groups of three."""
@@ -146,11 +146,7 @@ class ClaimTemplate:
         self._cluster, self._name, self._connection, self._until = map(writer.value, named)
         ordered = claim.first_sequence, claim.as_of, claim.since
         self.first_sequence, self.as_of, self.since = map(writer.value, ordered)
-        pieces = writer.written(claim)
-        self._fills = [piece for piece in pieces if not isinstance(piece, bytes)]
-        self._format = b"".join(
-            piece.replace(b"%", b"%%") if isinstance(piece, bytes) else b"%b" for piece in pieces
-        )
+        self._pieces = _united(writer.written(claim))
 
     def digests(self, claimed: Claimed) -> list[bytes]:
         """Return the digests of the identities."""
@@ -158,17 +154,19 @@ class ClaimTemplate:
         return [digest_of(self.kind, cluster, name) for cluster, name in named]
 
     def packed(
-        self, claimed: Claimed, digests: Sequence[bytes], evidence: Sequence[bytes]
+        self, claimed: Claimed, digests: Sequence[bytes], evidence: Sequence[Evidence | None]
     ) -> list[PackedClaim]:
-        """Return the claims of all occurrences. `evidence` is that of each, as msgpack."""
-        encoded: dict[_Gap, Sequence[bytes]] = {_EVIDENCE: evidence}
-        for gap in self._fills:
-            if gap not in encoded:
-                encoded[gap] = [*map(_ENCODER.encode, gap.of(claimed))]
-        rows = map(self._format.__mod__, zip(*(encoded[gap] for gap in self._fills), strict=True))
-        kinds = [self.kind] * len(digests)
-        connections, until = self._connection.of(claimed), self._until.of(claimed)
-        return [*map(PackedClaim, digests, kinds, connections, until, map(msgspec.Raw, rows))]
+        """Return the claims of all occurrences. `evidence` is that of each."""
+        filled: dict[_Gap, Sequence[Any]] = {_EVIDENCE: evidence}
+        for piece in self._pieces:
+            if not isinstance(piece, msgspec.Raw) and piece not in filled:
+                filled[piece] = piece.of(claimed)
+        columns = (repeat(each) if isinstance(each, msgspec.Raw) else filled[each] for each in self._pieces)
+        # All pieces of a claim are encoded at once, as an array, whose header does not belong to the claim.
+        header = len(_header_of_array(len(self._pieces)))
+        rows = (msgspec.Raw(_ENCODER.encode(row)[header:]) for row in zip(*columns, strict=False))
+        kinds, connections, until = repeat(self.kind), self._connection.of(claimed), self._until.of(claimed)
+        return [*map(PackedClaim, digests, kinds, connections, until, rows)]
 
 
 def claim_templates(
@@ -192,7 +190,7 @@ class ClaimBatch:
     def __init__(self) -> None:
         self._made: list[tuple[ClaimTemplate, Claimed, list[bytes]]] = []
         self._latest: dict[_Key, tuple[int, int, int]] = {}
-        self._evidence: dict[_Key, bytes] = {}
+        self._evidence: dict[_Key, Evidence] = {}
 
     def add(self, template: ClaimTemplate, claimed: Claimed) -> None:
         """Add a claim of a transition, at all occurrences."""
@@ -202,8 +200,7 @@ class ClaimBatch:
         shown = (-1 - claimed.occurrences if template.is_of_server else claimed.windows).tolist()
         keys = [*zip(shown, digests, template.first_sequence.of(claimed), strict=True)]
         if template.gives_evidence:
-            encoded = map(_ENCODER.encode, _EVIDENCE.of(claimed))
-            self._evidence.update(zip(keys, encoded, strict=True))
+            self._evidence.update(zip(keys, _EVIDENCE.of(claimed), strict=True))
         for row, (key, as_of) in enumerate(zip(keys, template.as_of.of(claimed), strict=True)):
             snapshot = as_of, number, row
             if key not in self._latest or self._latest[key] < snapshot:
@@ -212,9 +209,9 @@ class ClaimBatch:
     def packed(self) -> list[PackedClaim]:
         """Return the claims."""
         packed: list[PackedClaim] = []
-        chosen: dict[int, list[tuple[int, bytes]]] = {}
+        chosen: dict[int, list[tuple[int, Evidence | None]]] = {}
         for key, (_, number, row) in self._latest.items():
-            chosen.setdefault(number, []).append((row, self._evidence.get(key, _NOTHING)))
+            chosen.setdefault(number, []).append((row, self._evidence.get(key)))
         for number, rows in chosen.items():
             made, claimed, digests = self._made[number]
             places, evidence = zip(*rows, strict=True)
@@ -313,6 +310,17 @@ class _Writer:
             return None
         parts = [part for part in (*parts, value[end:]) if part]
         return _Joined(tuple(parts)) if len(parts) > 1 or isinstance(parts[0], str) else parts[0]
+
+
+def _united(pieces: Iterable[bytes | _Gap]) -> list[msgspec.Raw | _Gap]:
+    """Return pieces as they are encoded; constants that follow each other become one."""
+    united: list[bytes | _Gap] = []
+    for piece in pieces:
+        if isinstance(piece, bytes) and united and isinstance(united[-1], bytes):
+            united[-1] += piece
+        else:
+            united.append(piece)
+    return [msgspec.Raw(each) if isinstance(each, bytes) else each for each in united]
 
 
 def _kafkas(joined: bytes) -> list[str]:
