@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
+from hypothesis import strategies as st
+
 from decoders.frame.record import Direction, Kind, Record
 from decoders.tls.key_log import KeyLog
 from decoders.tls.session import Side
@@ -14,13 +16,17 @@ from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.segment import Packet
-from tests.decoders.tls.writer import TlsWriter
+from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between, placed
-from tests.decoders.wire.conversation import SECOND, Event, new_columnar_tracker, new_tracker
+from tests.decoders.wire.conversation import EVENTS, SECOND, Event, new_columnar_tracker, new_tracker
 
 DIRECTIONS = {Side.CLIENT: Direction.TO_BROKER, Side.SERVER: Direction.TO_CLIENT}
 SIDES = {direction: side for side, direction in DIRECTIONS.items()}
 MILLISECOND = SECOND // 1000
+suites = st.sampled_from(SUITES)
+NAMES = [f"{suite:#06x}" for _, suite in SUITES]
+PLAIN = sum(len(data) for _, data in EVENTS)
+"""The bytes of EVENTS without TLS."""
 
 
 def encrypted(

@@ -10,6 +10,7 @@ from decoders.wire.admission import TIME_WAIT
 from decoders.wire.ledger import SkipReason
 from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.synthesis import SyntheticConnection
+from tests.decoders.wire.columnar.forging import ACK, like
 from tests.decoders.wire.conversation import (
     CLIENT,
     HANDSHAKE,
@@ -237,16 +238,6 @@ class TestLimits:
         ]
 
 
-def sequence_moved(packet: Packet, distance: int, payload: bytes) -> Packet:
-    """Return a segment of the same connection, `distance` bytes further, with another payload."""
-    header = 54
-    number = (int.from_bytes(packet.data[38:42]) + distance) % (1 << 32)
-    length = header - 14 + len(payload)
-    data = packet.data[:16] + length.to_bytes(2) + packet.data[18:38] + number.to_bytes(4)
-    data += packet.data[42:header] + payload
-    return packet._replace(data=data, original_length=len(data))
-
-
 class TestProbes:
     """Segments that are sent to provoke an acknowledgment, before the client's second request."""
 
@@ -255,7 +246,7 @@ class TestProbes:
 
     def skipped(self, distance: int, payload: bytes) -> dict[SkipReason, int]:
         """Return the bytes skipped of a probe that changes no record."""
-        probe = sequence_moved(self.PACKETS[self.AT], distance, payload)
+        probe = like(self.PACKETS[self.AT], flags=ACK, sequence=distance, payload=payload)
         tracker = new_tracker()
         records = feed_all(tracker, [*self.PACKETS[: self.AT], probe, *self.PACKETS[self.AT :]])
         recorded = [(record.kind, record.frame, record.pairing) for record in records]

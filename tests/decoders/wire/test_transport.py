@@ -18,6 +18,7 @@ from decoders.wire.transport import Transport
 from decoders.wire.waiting import MAX_WAIT, MAX_WAIT_SEGMENTS, WaitingConnections
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import assert_equal, packets_between, placed, scalar
+from tests.decoders.wire.columnar.forging import ACK, RST, like
 from tests.decoders.wire.conversation import (
     CLIENT,
     EVENTS,
@@ -102,9 +103,7 @@ def test_a_queue_for_each_direction_of_which_one_is_late(slow: int) -> None:
 def test_a_reset_that_overtakes_the_last_response() -> None:
     packets = packets_of(exchanges(2), close=False, interval=MILLISECOND)
     reset = packets_of(exchanges(2), interval=MILLISECOND)[-2]
-    data = bytearray(reset.data)
-    data[47] = 0x14  # RST and ACK, which no checksum protects here
-    packets.append(reset._replace(data=bytes(data)))
+    packets.append(like(reset, flags=RST | ACK))
     swapped = placed([*packets[:-2], packets[-1], packets[-2]])
     records = assert_equal(swapped)
     assert said(records) == said(records_of(packets))
@@ -164,12 +163,9 @@ def test_acknowledgments_of_bytes_that_never_come_take_no_memory() -> None:
     tracker = new_tracker()
     feed_all(tracker, packets)
     held = tracker.held
+    sent = len(prefixed(metadata(1)))
     for number in range(5_000):
-        data = bytearray(packets[-1].data[:54])
-        data[16:18] = (40).to_bytes(2)
-        data[38:42] = len(prefixed(metadata(1))).to_bytes(4)
-        data[42:46] = (1_000 * number).to_bytes(4)
-        feed_all(tracker, [packets[-1]._replace(data=bytes(data), original_length=54)])
+        feed_all(tracker, [like(packets[-1], flags=ACK, sequence=sent, acknowledgment=1_000 * number)])
         assert tracker.held <= held
 
 

@@ -14,7 +14,7 @@ from expectations.report.client import Client
 from expectations.report.terminal import client_lines
 from expectations.rules.catalogue import RULES
 from tests.captures import planted, real_clients
-from tests.decoders.wire.columnar.test_forged import AT, FAR, PACKETS, like
+from tests.decoders.wire.columnar.forging import AT, FAR, PACKETS, like
 from tests.streaming.captures import conforming, write_capture, write_packets
 from tests.streaming.commands.ran import Kipwatch
 

@@ -14,6 +14,7 @@ from decoders.tls.key_log import KeyLog
 from decoders.wire.segment import Packet, SocketAddress, TcpFlag
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.columnar.equality import assert_equal, interleaved, packets_between, placed
+from tests.decoders.wire.columnar.forging import like
 from tests.decoders.wire.conversation import (
     CLIENT,
     EVENTS,
@@ -180,11 +181,8 @@ def test_a_syn_that_is_refused() -> None:
 
 def test_a_syn_with_a_request() -> None:
     """Of TCP Fast Open (RFC 7413), to a server that acknowledges the SYN alone: it takes no request."""
-    synthetic = SyntheticConnection(CLIENT, SERVER)
-    packets = [
-        synthetic._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST),
-        *SyntheticConnection(CLIENT, SERVER).opened(0)[SYN_ACK:],
-    ]
+    syn, *packets = SyntheticConnection(CLIENT, SERVER).opened(0)
+    packets.insert(0, like(syn, flags=TcpFlag.SYN, payload=REQUEST))
     records = assert_equal(placed(packets), range(len(packets)))
     assert [record.kind for record in records] == [Kind.OPENED]
 
@@ -193,11 +191,10 @@ def test_a_syn_with_a_request() -> None:
 @pytest.mark.parametrize("repeated", [0, 1])
 def test_a_syn_ack_that_acknowledges_what_the_syn_carries(acknowledged: int, repeated: int) -> None:
     """Of TCP Fast Open (RFC 7413): the client sends again what the server has not taken."""
-    syn = SyntheticConnection(CLIENT, SERVER)._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST)
-    synthetic = SyntheticConnection(CLIENT, SERVER)
-    synthetic._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST[:acknowledged])
-    syn_ack = synthetic._packet(TO_CLIENT, 0, TcpFlag.SYN | TcpFlag.ACK)
-    packets = [syn, syn_ack, *[syn_ack] * repeated, *synthetic.acknowledged(0, TO_BROKER)]
+    synthetic = SyntheticConnection(CLIENT, SERVER, initial_sequences=(acknowledged, 0))
+    syn, syn_ack, ack = synthetic.opened(0)
+    syn = like(syn, flags=TcpFlag.SYN, sequence=-acknowledged, payload=REQUEST)
+    packets = [syn, syn_ack, *[syn_ack] * repeated, ack]
     packets += synthetic.sent(0, TO_BROKER, REQUEST[acknowledged:])
     packets += synthetic.sent(0, TO_CLIENT, prefixed(metadata_response(1)))
     packets += [*synthetic.finished(1, TO_BROKER), *synthetic.finished(1, TO_CLIENT)]
@@ -209,8 +206,7 @@ def test_a_syn_ack_that_acknowledges_what_the_syn_carries(acknowledged: int, rep
 
 def test_behind_a_syn_with_a_request_another_connection_is_another() -> None:
     """The benign twin: the SYN-ACK acknowledges more than the SYN had."""
-    synthetic = SyntheticConnection(CLIENT, SERVER)
-    syn = synthetic._packet(TO_BROKER, 0, TcpFlag.SYN, REQUEST)
+    syn = like(SyntheticConnection(CLIENT, SERVER).opened(0)[SYN], flags=TcpFlag.SYN, payload=REQUEST)
     others = SyntheticConnection(CLIENT, SERVER, initial_sequences=(len(REQUEST) + 1, 0)).opened(1)
     records = assert_equal(placed([syn, others[SYN_ACK]]), range(2))
     assert closed(records) == [(Closing.REPLACED, Direction.NONE)]
@@ -218,11 +214,10 @@ def test_behind_a_syn_with_a_request_another_connection_is_another() -> None:
 
 def test_a_fin_with_a_request() -> None:
     synthetic = SyntheticConnection(CLIENT, SERVER)
-    packets = [
-        *synthetic.opened(0),
-        synthetic._packet(TO_BROKER, 1, TcpFlag.FIN | TcpFlag.ACK, REQUEST),
-        *synthetic.finished(2, TO_CLIENT),
-    ]
+    packets = synthetic.opened(0)
+    (request,), _ = synthetic.sent(1, TO_BROKER, REQUEST), synthetic.finished(1, TO_BROKER)
+    packets.append(like(request, flags=TcpFlag.FIN | TcpFlag.ACK, payload=REQUEST))
+    packets += synthetic.finished(2, TO_CLIENT)
     records = assert_equal(placed(packets), range(len(packets)))
     assert [record.kind for record in records] == [Kind.OPENED, Kind.REQUEST, Kind.CLOSED]
     assert closed(records) == [(Closing.FIN, TO_BROKER)]

@@ -16,10 +16,10 @@ from decoders.tls.session import Side
 from decoders.wire.columnar import tls_ahead
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import SkipReason
-from decoders.wire.segment import Packet, Segment, SocketAddress, TcpFlag, read_segment
-from decoders.wire.synthesis import packet_of
+from decoders.wire.segment import Packet, Segment, SocketAddress
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import interleaved, packets_between, placed
+from tests.decoders.wire.columnar.forging import ACK, FAR, like
 from tests.decoders.wire.conversation import (
     CLIENT,
     EVENTS,
@@ -31,10 +31,9 @@ from tests.decoders.wire.conversation import (
     response,
     to_client,
 )
-from tests.decoders.wire.encrypted import MILLISECOND, SIDES, both, encrypted, packets, plainly
+from tests.decoders.wire.encrypted import MILLISECOND, NAMES, SIDES, both, encrypted, packets, plainly, suites
 from tests.examples import examples
 
-suites = st.sampled_from(SUITES)
 segments = st.sampled_from([33, 100, 1460, 60_000])
 sizes = st.sampled_from([30, 200, 1 << 14])
 windows = st.sampled_from([1, 2, 7, 30])
@@ -42,7 +41,6 @@ randoms = st.integers(0, 1_000_000_000).map(Random)
 cuts = st.lists(st.integers(0, 1_000), max_size=4)
 ACKNOWLEDGMENT = slice(42, 46)
 """Of a TCP header behind those of Ethernet and IPv4."""
-NAMES = [f"{suite:#06x}" for _, suite in SUITES]
 
 
 def conversations(random: Random, count: int, segment: int, size: int) -> tuple[list[Packet], str]:
@@ -83,13 +81,6 @@ def test_lost_repeated_and_swapped_packets(  # noqa: PLR0917 - drawn
     both(placed(kept), keys, cut, window=window)
 
 
-def ahead(packet: Packet, distance: int) -> Packet:
-    """Forge a packet whose bytes are so far ahead of another one's."""
-    segment = read_segment(packet)
-    assert isinstance(segment, Segment)
-    return packet_of(segment._replace(sequence=segment.sequence + distance, flags=TcpFlag.ACK, payload=b"x"))
-
-
 @examples(60)
 @given(randoms, st.sampled_from([20, 300, 1 << 30]), st.sampled_from([1, 500]), segments, windows, cuts)
 def test_bytes_ahead_of_those_that_come_next(  # noqa: PLR0917 - drawn
@@ -99,7 +90,7 @@ def test_bytes_ahead_of_those_that_come_next(  # noqa: PLR0917 - drawn
     begin = sent[0].captured_at
     sent = [each._replace(captured_at=begin + slower * (each.captured_at - begin)) for each in sent]
     for at in sorted((random.randrange(len(sent)) for _ in range(4)), reverse=True):
-        sent.insert(at, ahead(sent[at], distance))
+        sent.insert(at, like(sent[at], flags=ACK, sequence=distance, payload=b"x"))
     both(placed(sent), keys, cut, window=window)
 
 
@@ -108,7 +99,7 @@ def test_bytes_ahead_keep_no_connection_on_the_slow_path(
 ) -> None:
     writer = TlsWriter(*SUITES[3])
     sent = packets(encrypted(exchanges(300), writer), segment=50)
-    sent.insert(100, ahead(sent[100], 1 << 30))
+    sent.insert(100, like(sent[100], flags=ACK, sequence=FAR, payload=b"x"))
     key_log = KeyLog()
     key_log.add(writer.key_log)
     monkeypatch.setattr(tls_ahead, "MIN_WINDOW", 16)
