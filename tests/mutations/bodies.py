@@ -24,6 +24,10 @@ MEMBER_REQUESTS = ("OffsetCommit", "TxnOffsetCommit", "ShareFetch", "ShareAcknow
 """The other requests that name a member."""
 TELEMETRY_APIS = ("GetTelemetrySubscriptions", "PushTelemetry")
 JOIN, LEAVE = 0, -1
+ZERO_TEXT = "A" * 22
+"""The member ID, or client instance ID, of zero bytes."""
+UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
+"""Error codes."""
 
 _BROKER = {"host": "10.0.0.200", "port": SERVER_PORT}
 _REQUESTS: Mapping[str, Mapping[str, Any]] = {

@@ -19,14 +19,13 @@ from tests.mutations.bodies import (
     NODE_ID,
     OTHER_ID,
     OTHER_MEMBER_ID,
+    UNSUPPORTED_VERSION,
     known_ranges,
     ranges,
     request_body,
     response_body,
 )
 from tests.mutations.script import FIRST, SCHEMAS, SECOND_ONE, Ask, Close, Script, Send, Step
-
-UNSUPPORTED_VERSION = 35
 
 
 def ask(name: str, version: int, *, on: str = FIRST, **body: Any) -> Ask:

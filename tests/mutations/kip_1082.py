@@ -10,22 +10,22 @@ from decoders.frame.record import Direction
 from tests.mutations.bodies import (
     HEARTBEAT_APIS,
     INSTANCE_ID,
+    INVALID_REQUEST,
     JOIN,
     LEAVE,
     MEMBER_ID,
     MEMBER_REQUESTS,
     ONE_ID,
     OTHER_MEMBER_ID,
+    ZERO_TEXT,
     response_body,
 )
 from tests.mutations.kip_1313_alignment import with_member_id
 from tests.mutations.mutator import breaks
 from tests.mutations.script import FIRST, SECOND_ONE, Ask, Close, Script
 
-INVALID_REQUEST = 42
 SHARE_APIS = ("ShareGroupHeartbeat", "ShareFetch", "ShareAcknowledge")
 ONE_TEXT = base64.urlsafe_b64encode(ONE_ID).decode().rstrip("=")
-ZERO_TEXT = "A" * 22
 
 
 def _heartbeats(script: Script) -> Iterator[tuple[int, Ask]]:

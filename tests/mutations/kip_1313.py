@@ -13,20 +13,20 @@ from tests.exchange import ZERO_ID
 from tests.mutations.bodies import (
     HEARTBEAT_APIS,
     INSTANCE_ID,
+    INVALID_REQUEST,
     MEMBER_ID,
     ONE_ID,
     OTHER_ID,
     TELEMETRY_APIS,
+    UNSUPPORTED_VERSION,
     ranges,
     response_body,
 )
 from tests.mutations.clean import ask as asked
+from tests.mutations.kip_35 import UNUSED, listing, with_range
 from tests.mutations.mutator import breaks
 from tests.mutations.script import SCHEMAS, Ask, Close, Script, Step
 from tests.oracle.splicing import NO_TAGS, end_of_client_id
-
-INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
-ZERO_TEXT = "A" * 22
 
 
 def _is_first_identified(script: Script, place: int) -> bool:
@@ -260,17 +260,17 @@ def withhold_header_v3(script: Script) -> Iterator[Script]:
     if any(ask.known.key == UNUSED for _, ask in script.asks()):
         return
     if any(_is_negotiated(asks) and _is_answered_on_header_v3(asks) for asks in _by_connection(script)):
-        yield with_entries(script, ranges((UNUSED, 0, 0)))
+        yield listing(script, with_range(UNUSED, (0, 0)))
 
 
 @breaks("kip1313/sasl-handshake-raised")
 def raise_the_handshake(script: Script) -> Iterator[Script]:
     if any(_is_negotiated(asks) for asks in _by_connection(script)):
-        yield with_entries(script, ranges((SASL_HANDSHAKE, 0, 2)))
+        yield listing(script, with_range(SASL_HANDSHAKE, (0, 2)))
 
 
-UNUSED, SASL_HANDSHAKE = 50, 17
-"""An API that no clean conversation uses beside ApiVersions, and one that keeps its header."""
+SASL_HANDSHAKE = 17
+"""An API that keeps its header."""
 
 
 def _by_connection(script: Script) -> Iterator[list[Ask]]:
@@ -281,20 +281,6 @@ def _by_connection(script: Script) -> Iterator[list[Ask]]:
 def _is_answered_on_header_v3(asks: list[Ask]) -> bool:
     answered = (ask for ask in asks if ask.header == 3 and ask.response is not None)
     return any(not (ask.response or {}).get("errorCode") for ask in answered)
-
-
-def with_entries(script: Script, entries: list[dict[str, int]]) -> Script:
-    """This script, whose brokers advertise some APIs by these entries, whatever they advertised of them."""
-    keys = {entry["apiKey"] for entry in entries}
-
-    def change(ask: Ask) -> Ask:
-        if not _is_negotiated([ask]):
-            return ask
-        response = dict(ask.response or {})
-        others = [entry for entry in response["apiKeys"] if entry["apiKey"] not in keys]
-        return dataclasses.replace(ask, response={**response, "apiKeys": others + entries})
-
-    return script.each(change)
 
 
 @breaks("kip1313/client-id-once-on-old-broker")

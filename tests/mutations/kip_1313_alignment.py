@@ -11,13 +11,12 @@ from tests.mutations.bodies import (
     OTHER_ID,
     OTHER_MEMBER_ID,
     TELEMETRY_APIS,
+    ZERO_TEXT,
 )
 from tests.mutations.clean import ask as asked
 from tests.mutations.kip_1313 import is_bound, refuse, refused
 from tests.mutations.mutator import breaks
 from tests.mutations.script import FIRST, SECOND_ONE, Ask, Close, Script
-
-ZERO_TEXT = "A" * 22
 
 
 @breaks("kip1313/sasl-handshake-refused")

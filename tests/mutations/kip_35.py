@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from decoders.frame.record import Direction
-from tests.mutations.bodies import ranges
-from tests.mutations.clean import UNSUPPORTED_VERSION
+from tests.mutations.bodies import UNSUPPORTED_VERSION, ranges
 from tests.mutations.clean import ask as request_of
 from tests.mutations.kip_511 import negotiations
 from tests.mutations.mutator import breaks

@@ -9,12 +9,10 @@ from typing import Any
 from decoders.frame.record import Direction
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.response_rule import ENOUGH
-from tests.mutations.bodies import ranges
-from tests.mutations.clean import UNSUPPORTED_VERSION
+from tests.mutations.bodies import INVALID_REQUEST, UNSUPPORTED_VERSION, ranges
 from tests.mutations.mutator import breaks
 from tests.mutations.script import Ask, Close, Script, Step
 
-INVALID_REQUEST = 42
 REFUSED = {"errorCode": INVALID_REQUEST}
 NAME, VERSION = "clientSoftwareName", "clientSoftwareVersion"
 MALFORMED = ("RP Console", "", "-x", "x.", "name@host", "é")

@@ -10,7 +10,7 @@ import pytest
 from expectations.rules.catalogue import RULES, rule_named
 from tests.examples import spread
 from tests.mutations.clean import KINDS
-from tests.mutations.mutator import MUTATORS
+from tests.mutations.mutator import MUTATORS, Mutator
 from tests.mutations.script import SCHEMAS, Script
 from tests.mutations.sweeps import CLEAN, SWEEPS
 
@@ -78,6 +78,15 @@ def test_every_rule_has_a_mutator_and_nothing_else_has() -> None:
     missing = {rule.id: mutators_of(rule.id) for rule in RULES if rule.id not in MUTATORS}
     assert missing == {}, "add a function with @breaks(RULE) to the file of each, and its file to FILES here"
     assert MUTATORS.keys() == {rule.id for rule in RULES}
+
+
+def test_every_mutator_breaks_some_clean_conversation() -> None:
+    idle = [mutator for of_rule in MUTATORS.values() for mutator in of_rule if not breaks_some(mutator)]
+    assert idle == []
+
+
+def breaks_some(mutator: Mutator) -> bool:
+    return any(True for script in CLEAN for _ in mutator(script))
 
 
 def test_every_version_of_every_api_is_broken_somewhere() -> None:
