@@ -16,7 +16,7 @@ from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.metrics.exposition import MetricsPage
 from tests.compatibility.week import PORT
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children
 
 STARTED: Final = 240.0

@@ -26,7 +26,7 @@ from streaming.state.bucket import STATE_VERSION
 from tests.compatibility.earlier import BUCKETS, Earlier, versions
 from tests.compatibility.week import PORT, week
 from tests.compatibility.write import FRAMES, ONE_PARTITION
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.streaming.captures import write_packets
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]

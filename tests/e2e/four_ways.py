@@ -25,7 +25,7 @@ from streaming.demo.workload import run_workload
 from streaming.record.relay import Relay
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.found import Likenesses, likenesses
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.planting import plant
 from tests.e2e.standalone import spark_settings
 from tests.waiting import until

@@ -21,7 +21,7 @@ from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.chart import chart
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import resident_mebibytes
 
 FRAMES_TOPIC: Final = "frames"

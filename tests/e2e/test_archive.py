@@ -18,7 +18,7 @@ from streaming.broker.topics import create_topics
 from streaming.demo.road import Child
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.archive_rows import rows_of
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ from streaming.broker.topics import create_topics
 from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.query.session import ARCHIVE_FOLDER, WORKER_PYTHON
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.standalone import cluster, lacks_our_packages, spark_settings
 
 CONNECTIONS = 50

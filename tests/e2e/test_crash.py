@@ -24,7 +24,7 @@ from streaming.demo.road import Child
 from streaming.settings.confidential import open_private
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.e2e.found import likenesses
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children, send_signal
 from tests.e2e.restarting_broker import RestartingBroker
 from tests.exchange import Exchange

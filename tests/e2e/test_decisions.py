@@ -30,7 +30,7 @@ from streaming.settings.decisions import Decisions
 from streaming.settings.release import load_schemas
 from tests.captures import planted
 from tests.e2e.feeding import feed_capture
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children
 from tests.e2e.quick_ticks import QuickChild
 from tests.streaming.captures import violating, write_capture

@@ -29,8 +29,8 @@ from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
 from tests.captures import planted
 from tests.e2e.found import likenesses, of_one_connection
-from tests.e2e.free_pages import free_pages
 from tests.e2e.hostile_traffic import BROKER, hostile_packets
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import resident_mebibytes
 from tests.e2e.quick_ticks import QuickChild
 from tests.streaming.captures import write_packets

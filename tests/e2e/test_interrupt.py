@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from streaming.broker.jars import jars
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(150)]
 

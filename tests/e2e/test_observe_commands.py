@@ -13,7 +13,7 @@ import pytest
 
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.demo.road import Child
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(300)]

@@ -42,7 +42,7 @@ from tests.dashboards.prometheus import STEP, series_of
 from tests.dashboards.rule_file import RULE_FILE
 from tests.dashboards.stored_series import Stored
 from tests.deploy.alertmanager import Notifications, receiving
-from tests.e2e.free_pages import on_free_pages
+from tests.e2e.pages import on_free_pages
 from tests.repository.tree import anchors
 from tests.waiting import until
 

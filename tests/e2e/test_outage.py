@@ -12,8 +12,7 @@ from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.topics import create_topics
 from streaming.demo.road import Child
 from streaming.query.progress import STALLED_AFTER
-from tests.e2e.free_pages import free_pages
-from tests.e2e.probe import passes
+from tests.e2e.pages import free_pages, passes
 from tests.e2e.process_tree import frozen, jvms
 from tests.e2e.restarting_broker import RestartingBroker
 from tests.waiting import until

@@ -25,7 +25,7 @@ from streaming.demo.screen import Screen
 from streaming.feeder.capture import can_capture
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.decoders.frame.columnar.batches import block
-from tests.e2e.free_pages import on_free_pages
+from tests.e2e.pages import on_free_pages
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -20,8 +20,7 @@ from streaming.demo.road import Child
 from streaming.metrics.exposition import MetricsPage
 from streaming.query.worker import LONGEST_INTERVAL
 from streaming.settings.configuration import FramesTopicSettings, Topics
-from tests.e2e.free_pages import free_pages
-from tests.e2e.probe import passes
+from tests.e2e.pages import free_pages, passes
 from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]

@@ -18,7 +18,7 @@ from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.settings.configuration import Configuration
 from tests.e2e.feeding import feed_capture
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.streaming.captures import violating, write_capture
 from tests.waiting import until
 

@@ -29,7 +29,7 @@ from streaming.demo.screen import Screen
 from streaming.feeder.capture import can_capture
 from streaming.metrics.exposition import MetricsPage
 from tests.e2e.found import likenesses
-from tests.e2e.free_pages import on_free_pages
+from tests.e2e.pages import on_free_pages
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(900)]

@@ -26,7 +26,7 @@ from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.settings.configuration import FramesTopicSettings, Topics
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children
 from tests.exchange import SOFTWARE, Exchange, advertisement
 from tests.expectations.rules.test_packs import RULE, break_page

@@ -24,7 +24,7 @@ from streaming.settings.configuration import Configuration
 from streaming.settings.kafka_client import Setting, jvm_options, librdkafka_settings
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.feeding import feed_capture
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.streaming.captures import write_capture
 from tests.streaming.commands.test_principals import NAME, SECRET, offending
 from tests.streaming.secure_broker import PASSWORD, PASSWORD_VARIABLE, USER, SecureBroker

@@ -22,7 +22,7 @@ from streaming.query.session import spark_session
 from streaming.query.stages import BucketProcessor
 from streaming.settings.configuration import Configuration, FramesTopicSettings, Topics
 from streaming.state.bucket import Bucket
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children
 
 ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))

@@ -19,7 +19,7 @@ from streaming.broker.jars import jars
 from streaming.broker.topics import create_topics
 from streaming.commands import main
 from streaming.demo.progress import scrape
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import children
 from tests.waiting import until
 

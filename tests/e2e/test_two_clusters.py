@@ -32,7 +32,7 @@ from streaming.settings.configuration import Configuration
 from tests.e2e.archive_rows import rows_of
 from tests.e2e.feeding import feed_capture
 from tests.e2e.found import Likenesses, likenesses
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.quick_ticks import QuickChild
 from tests.exchange import ID_A
 from tests.streaming.captures import write_packets

@@ -16,7 +16,7 @@ from decoders.wire.eviction import MAX_CONNECTIONS
 from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.settings.configuration import Configuration
-from tests.e2e.free_pages import free_pages
+from tests.e2e.pages import free_pages
 from tests.e2e.process_tree import tree
 from tests.repository.tree import ROOT
 from tests.streaming.feeder import worst_streams

@@ -1,22 +1,26 @@
-"""The traffic of the million names: each name is said once, and most connections end."""
+"""Invented traffic is what its tests take it for, and is read without loss."""
 
 from __future__ import annotations
 
 import io
+import itertools
 from typing import Final
 
+import pytest
+
 from decoders.codec.request import Request, read_request
-from decoders.frame.record import Kind
+from decoders.frame.record import Closing, Kind
 from decoders.schema.registry import default_schemas
 from decoders.wire.pcap import read_capture
+from streaming.bench.check import CONNECTIONS
 from streaming.check.examination import records_of
-from tests.e2e import million_names
+from tests.e2e import million_names, soak
 
 BLOCKS: Final = 2
 NAMES: Final = BLOCKS * million_names.NAMES_OF_BLOCK
 
 
-def test_each_name_is_said_once_and_nothing_is_lost() -> None:
+def test_each_of_a_million_names_is_said_once_and_nothing_is_lost() -> None:
     schemas = default_schemas()
     blocks = million_names.capture(NAMES, 10**18, 10**9)
     taken, tracker = records_of(schemas, read_capture(io.BytesIO(b"".join(blocks))), (9092,), 1)
@@ -34,3 +38,13 @@ def test_each_name_is_said_once_and_nothing_is_lost() -> None:
 
 def _values(requests: list[Request], name: str) -> set[str]:
     return {request.body[name] for request in requests if request.body and name in request.body}
+
+
+@pytest.mark.slow
+def test_connections_of_the_soak_are_replaced_and_nothing_is_lost() -> None:
+    rate = 2 * CONNECTIONS
+    blocks = itertools.islice(soak.traffic(rate), 1 + 2 * soak.RECONNECT_SECONDS * 3)
+    records, tracker = records_of(default_schemas(), read_capture(io.BytesIO(b"".join(blocks))), (9092,), 1)
+    closings = [record.closing for record in records if record.kind is Kind.CLOSED]
+    assert closings.count(Closing.REPLACED) == CONNECTIONS
+    assert tracker.ledger.fates()["lost"] == 0
