@@ -1,4 +1,4 @@
-"""Hostile traffic neither stops the query nor hides what ordinary clients do, and memory stays bounded.
+"""Hostile traffic stops neither feeder nor query, nor hides what ordinary clients do, and memory stays bounded.
 
 A capture of ordinary clients with planted offences is fed, to see how long this machine takes. Then a capture
 of thousands of hostile connections is fed, and while the query judges it, the ordinary clients again, as
@@ -106,8 +106,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judged]:
             before = Ordinary(kafka, "before", expected)
             with Child(before.feed, folder / "before.log"):
                 _wait_until(lambda: bool(before.found(topic)) and before.delay < FOUND, topic, query)
-            with Child(hostile, folder / "hostile.log") as attacker:
-                feeder = _highest_while_running(attacker)
+            with Child(hostile, folder / "hostile.log") as attacked:
+                feeder = _highest_while_running(attacked)
+                assert attacked.wait(FOUND) == 0, attacked.last_line()
             beside, workers = Ordinary(kafka, "beside", expected), [0.0]
             with Child(beside.feed, folder / "beside.log") as feeding:
                 feeding.wait(FOUND)
