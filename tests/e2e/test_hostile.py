@@ -1,4 +1,4 @@
-"""Hostile traffic stops neither feeder nor query, nor hides what ordinary clients do, and memory stays bounded.
+"""Hostile traffic stops neither feeder nor query, nor hides what ordinary clients do; memory is bounded.
 
 A capture of ordinary clients with planted offences is fed, to see how long this machine takes. Then a capture
 of thousands of hostile connections is fed, and while the query judges it, the ordinary clients again, as

@@ -25,6 +25,8 @@ from expectations.rules.base.rule import (
 ASSIGNED_LIMIT = 8
 """Assigned IDs that are kept. A client asks for one, and again only if it lost the response."""
 
+TELEMETRY_APIS = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
+
 
 class TelemetryState(msgspec.Struct, omit_defaults=True):
     """The client instance IDs in the telemetry of a connection (KIP-714).
@@ -72,7 +74,7 @@ class TelemetryIdMismatch(Rule):
     message = "{api} v{version} gives the client instance ID {observed}, the connection goes by {expected}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    apis = frozenset({GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY})
+    apis = TELEMETRY_APIS
     implies = ("kip1313/instance-id-missing",)
     State = TelemetryState
 
@@ -80,7 +82,7 @@ class TelemetryIdMismatch(Rule):
         self, request: Observation, conversation: Conversation, state: TelemetryState
     ) -> Judgements:
         """Judge each telemetry request that has an ID in its body."""
-        if request.api_key not in self.apis:
+        if request.api_key not in TELEMETRY_APIS:
             return
         if not isinstance(request.body, TelemetryIdentity):
             if not request.has_header:
