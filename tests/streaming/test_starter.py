@@ -82,14 +82,31 @@ def test_the_files_say_what_was_found(tmp_path: Path) -> None:
     assert re.search(r"(?m)^# Port 9094 carries TLS.*: tls_keylog ", feeder_file(chosen, {}, [], None))
 
 
+def initialised(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, broker: str = "127.0.0.1"
+) -> argparse.Namespace:
+    """Run `kipwatch init` for a broker that tells no listeners, and return the arguments."""
+    cluster = Cluster("c-1", (ClusterBroker(1, broker, 9093, ()),))
+    monkeypatch.setattr(init, "ask_cluster", lambda *_: cluster)
+    arguments = argparse.Namespace(bootstrap="127.0.0.1:9093", folder=folder / "new", config=None)
+    assert init.run(arguments) == 0
+    return arguments
+
+
+@pytest.mark.parametrize(("broker", "excluded"), [("127.0.0.1", []), ("203.0.113.1", ["127.0.0.1"])])
+def test_the_host_of_a_broker_is_not_excluded_on_that_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: str, excluded: list[str]
+) -> None:
+    """The query reads where it is watched. Excluding a broker's own host would hide all of its traffic."""
+    text = (initialised(tmp_path, monkeypatch, broker).folder / init.FEEDER).read_text()
+    assert [each.address for each in loaded(tmp_path, text).exclude] == excluded
+
+
 def test_files_are_closed_to_others_and_none_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The table [kafka] that they repeat may hold a password."""
-    cluster = Cluster("c-1", (ClusterBroker(1, "127.0.0.1", 9093, ()),))
-    monkeypatch.setattr(init, "ask_cluster", lambda *_: cluster)
-    arguments = argparse.Namespace(bootstrap="127.0.0.1:9093", folder=tmp_path / "new", config=None)
-    assert init.run(arguments) == 0
+    arguments = initialised(tmp_path, monkeypatch)
     files = [tmp_path / "new" / name for name in (init.FEEDER, init.QUERY)]
     assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600]
     files[1].write_text("mine")

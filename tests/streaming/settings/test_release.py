@@ -20,6 +20,8 @@ from streaming.settings.release import COMMITTED, load_schemas, load_table, tabl
 from streaming.user_error import UserError
 from tests.decoders.frame.columnar.batches import block
 from tests.exchange import Exchange
+from tests.streaming.captures import write_capture
+from tests.streaming.feeder.test_pseudonyms import fed
 
 
 @pytest.fixture
@@ -32,17 +34,11 @@ def without_metadata(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_no_name_is_the_committed_release() -> None:
-    assert load_schemas("") is default_schemas()
-    assert table_text("") is None
-    assert load_table(COMMITTED)["release"] == default_schemas().release
-
-
-def test_the_committed_release_has_a_name_and_a_number() -> None:
-    for name in (COMMITTED, default_schemas().release):
-        assert load_schemas(name) is default_schemas()
-        assert table_text(name) is None
-        assert load_table(name) == load_table("")
+@pytest.mark.parametrize("name", ["", COMMITTED, default_schemas().release])
+def test_the_committed_release_is_meant_without_a_name_by_its_name_and_by_its_number(name: str) -> None:
+    assert load_schemas(name) is default_schemas()
+    assert table_text(name) is None
+    assert load_table(name)["release"] == default_schemas().release
 
 
 def test_a_release_is_loaded_once(without_metadata: str) -> None:
@@ -79,7 +75,15 @@ def test_sparks_workers_decode_with_it(without_metadata: str) -> None:
     assert known(table_text(without_metadata)) == [False, True]
 
 
-def test_the_feeder_frames_with_it(without_metadata: str) -> None:
+def test_the_feeder_cuts_by_it(without_metadata: str, tmp_path: Path) -> None:
+    """Of an API that the release does not have, the key and the version are kept."""
+    exchange = Exchange()
+    exchange.negotiate(client_id="app")
+    asked = exchange.request("Metadata", 12, {"topics": [{"name": "orders"}]}, client_id="app").frame
+    capture = write_capture(tmp_path / "metadata.pcap", exchange)
+    frames = [
+        fed(capture, Configuration(ports=[], schemas=schemas))[-1].frame for schemas in ("", without_metadata)
+    ]
+    assert frames == [asked, asked[:4]]
     with pytest.raises(UserError, match=r"missing\.jar"):
         Feeder(Configuration(schemas="missing.jar"), run=1)
-    Feeder(Configuration(schemas=without_metadata), run=1)
