@@ -49,6 +49,16 @@ def test_findings_of_a_level_that_may_pass(kipwatch: Kipwatch, tmp_path: Path) -
     assert ran.status == 0
 
 
+def test_suppressed_findings_do_not_fail(kipwatch: Kipwatch, tmp_path: Path) -> None:
+    config, save = tmp_path / "kipwatch.toml", tmp_path / "probe.pcap"
+    for rules, status in (([FAULT.rule], 1), ([FAULT.rule, "kip1242/half-identified-accepted"], 0)):
+        suppressed = "[[suppress]]\nrule = '{}'\nreason = 'known'\nuntil = 2999-01-01\n"
+        config.write_text("".join(map(suppressed.format, rules)))
+        with ModelBroker(FAULT.newest, FAULT.make()) as broker:
+            ran = kipwatch("probe", address_text(*broker.address), "--config", config, "--save", save)
+        assert ran.status == status, ran.output
+
+
 def test_a_broker_that_cannot_be_reached(kipwatch: Kipwatch, tmp_path: Path) -> None:
     [port] = free_ports(1)
     ran = kipwatch("probe", f"127.0.0.1:{port}", "--save", tmp_path / "probe.pcap")
