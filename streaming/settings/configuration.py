@@ -29,6 +29,10 @@ from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.mistake import explain, read_toml
 from streaming.user_error import UserError
 
+MOST_MEBIBYTES: Final = 1 << 19
+"""Of memory: librdkafka counts a queue in 32 bits."""
+LONGEST_FRAME: Final = (1 << 31) - 1
+"""Bytes: the length before a frame is a signed integer of 32 bits, and so is the setting of brokers."""
 _HOUR: Final = 3600 * 1_000_000_000
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -165,11 +169,20 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         str, Described(description="user to switch to when the capture is open, if started as root")
     ] = ""
     ring_mebibytes: Annotated[
-        int, Described(description="MiB of captured packets that the kernel buffers per interface", ge=2)
+        int,
+        Described(
+            description="MiB of captured packets that the kernel buffers per interface",
+            ge=2,
+            le=MOST_MEBIBYTES,
+        ),
     ] = 64
     max_request_bytes: Annotated[
         int,
-        Described(description="longest request that the brokers accept (socket.request.max.bytes)", ge=1024),
+        Described(
+            description="longest request that the brokers accept (socket.request.max.bytes)",
+            ge=1024,
+            le=LONGEST_FRAME,
+        ),
     ] = MAX_FRAME
     tls_keylog: Annotated[
         list[str],
@@ -178,7 +191,12 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         ),
     ] = []
     queue_mebibytes: Annotated[
-        int, Described(description="MiB of records that may wait while Kafka is slow or unreachable", ge=1)
+        int,
+        Described(
+            description="MiB of records that may wait while Kafka is slow or unreachable",
+            ge=1,
+            le=MOST_MEBIBYTES,
+        ),
     ] = 256
     block_milliseconds: Annotated[
         int,

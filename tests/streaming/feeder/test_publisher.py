@@ -15,6 +15,7 @@ from decoders.frame.columnar.block_reading import read_block
 from decoders.frame.record import Kind, Record
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.feeder.publisher import Publisher
+from streaming.settings.configuration import MOST_MEBIBYTES
 from streaming.settings.kafka_client import Setting
 from streaming.user_error import UserError
 from tests.decoders.wire.columnar.equality import packets_between
@@ -120,6 +121,10 @@ def test_a_wait_for_room_ends_when_the_feeder_is_to_stop() -> None:
 def test_invalid_settings_are_an_error_of_one_line(settings: dict[str, Setting], message: str) -> None:
     with pytest.raises(UserError, match=message):
         publisher(settings)
+
+
+def test_the_largest_queue_that_may_be_configured_is_taken() -> None:
+    assert publisher(buffer=MOST_MEBIBYTES << 20).is_accepting
 
 
 def test_client_settings_pass_through() -> None:

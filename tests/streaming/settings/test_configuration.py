@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from streaming.settings.configuration import Configuration, Listener, add_flags, configure
+from streaming.settings.configuration import (
+    MOST_MEBIBYTES,
+    Configuration,
+    Listener,
+    add_flags,
+    configure,
+)
 from streaming.user_error import UserError
 
 TABLES = {"topics", "metrics_tls", "exclude", "listener", "disable", "levels", "suppress"}
@@ -62,6 +68,21 @@ def test_every_setting_but_the_tables_has_a_flag_with_its_default_in_the_help() 
 def test_a_count_below_one_or_no_number_is_refused(name: str, value: str) -> None:
     with pytest.raises(UserError, match=rf"^--[a-z-]+: {name} is "):
         given_flags(f"--{name.replace('_', '-')}={value}")
+
+
+@pytest.mark.parametrize(
+    ("name", "largest"),
+    [
+        ("ring_mebibytes", MOST_MEBIBYTES),
+        ("queue_mebibytes", MOST_MEBIBYTES),
+        ("max_request_bytes", (1 << 31) - 1),
+    ],
+)
+def test_sizes_are_bounded(name: str, largest: int) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    assert getattr(given_flags(flag, str(largest)), name) == largest
+    with pytest.raises(UserError, match=rf"{name} is .* to {largest}$"):
+        given_flags(flag, str(largest + 1))
 
 
 @pytest.mark.parametrize("name", ["cluster", "feeder"])
