@@ -41,6 +41,17 @@ BASE = 1_780_000_000_000_000_000
 """A day of 2026, in nanoseconds."""
 
 
+NOISE = """
+import pickle
+load = pickle.load
+def load_noisily(stream):
+    print("noise", flush=True)
+    return load(stream)
+pickle.load = load_noisily
+"""
+"""Lets a process print whenever it reads a sample."""
+
+
 class Shown:
     """What the metrics page would show."""
 
@@ -138,7 +149,12 @@ def test_policies_are_validated_beside_the_suites_in_their_authors_words(bootstr
 
 
 @pytest.mark.slow
-def test_where_kafka_cannot_be_read_the_tables_are_validated_all_the_same() -> None:
+def test_where_kafka_cannot_be_read_the_tables_are_validated_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What libraries print meanwhile is no reply."""
+    (tmp_path / "sitecustomize.py").write_text(NOISE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     live = Live()
     live.validate([judged(of_2026(grouped()))], [])
     live.validation.close()

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from decoders.codec.request import read_request
 from decoders.codec.response import write_response
+from decoders.frame.record import Kind
 from expectations.judging.terms import Terms
 from expectations.report.duties import DutyReport, DutyState
 from expectations.rules.base.rule import Role
 from expectations.rules.catalogue import RULES
 from streaming.broker.ports import HOST, free_ports
-from streaming.check.examination import examine
+from streaming.check.examination import examine, records_of
 from streaming.demo.loopback import LoopbackServer
 from streaming.probe.connection import MOST_READ, MOST_REQUESTS, OPEN, Login, Security, Target
 from streaming.probe.duties import DUTIES, Duty
@@ -52,6 +54,16 @@ def test_a_broker_that_meets_its_duties_is_accused_of_nothing(newest: int) -> No
     of_1242 = {"half-identified", "misrouted", "well-routed"}
     of_1313 = {"header-v3", "instance-id-checked", "handshake-without-instance-id"}
     assert missing == (of_1242 if newest < 5 else set()) | (of_1313 if newest < 6 else set())
+
+
+def test_a_broker_is_asked_by_no_header_that_it_does_not_have() -> None:
+    with ModelBroker(5) as broker:
+        probing = Probing(Target(SCHEMAS, broker.address), Terms())
+        probing.open()
+        assert list(probing.run(DUTIES, writes=True))
+    records, _ = records_of(SCHEMAS, probing.packets, [broker.address[1]], 1)
+    requests = [read_request(SCHEMAS, each.frame) for each in records if each.kind is Kind.REQUEST]
+    assert requests and 3 not in {request.header_version for request in requests}
 
 
 def test_each_rule_about_brokers_belongs_to_a_duty() -> None:
