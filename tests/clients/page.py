@@ -9,7 +9,7 @@ import msgspec
 
 from expectations.rules.catalogue import RULES
 from tests.clients.running import Found, Result
-from tests.clients.survey import results
+from tests.clients.survey import RESULTS
 from tests.clients.table import FOLDER, numbers, table
 from tests.repository.tree import ROOT
 
@@ -219,4 +219,4 @@ With `acks=0` a producer wants no response, so its Produce requests have none to
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(results()))
+    PAGE.write_text(page(RESULTS.read()))

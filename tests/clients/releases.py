@@ -20,6 +20,12 @@ def jars_of(release: str) -> list[Path]:
         return jars("broker")
 
 
+def of_release(command: list[str | Path], release: str) -> list[str | Path]:
+    """Return the command of a Java program of Kafka with the jars of a release."""
+    at = command.index("-cp") + 1
+    return [*command[:at], ":".join(map(str, jars_of(release))), *command[at + 1 :]]
+
+
 class ReleasedBroker(EmbeddedBroker):
     """The embedded broker in another release, with every group protocol that it has."""
 
@@ -36,8 +42,7 @@ class ReleasedBroker(EmbeddedBroker):
             properties.write(f"group.coordinator.rebalance.protocols={','.join(protocols)}\n")
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
-        command = super()._java(*arguments)
-        command[command.index("-cp") + 1] = ":".join(map(str, jars_of(self.release)))
+        command = of_release(super()._java(*arguments), self.release)
         if "format" in arguments:
             command += ["--feature", _SHARE_FEATURE] if self._has(_SHARE_GROUPS) else []
             command += ["--feature", _STREAMS_FEATURE] if self._has(_STREAMS_GROUPS) else []

@@ -9,7 +9,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,13 +20,12 @@ from streaming.check.examination import Examination, examine
 from tests.captures.recording import captured
 from tests.clients.comparison import Comparison, compare
 from tests.clients.installing import Command
+from tests.clients.results_file import today
 from tests.clients.securing import Watched
 from tests.streaming.broker.request_log import read_request_log
 
 PATIENCE = 150.0
 """Seconds for a program to play its steps."""
-
-
 FEW = 5
 """How many bodies that differ are kept as examples."""
 LOGGED_WITHIN = 20.0
@@ -84,9 +82,8 @@ def run(
     log, port = watched.broker.request_log, watched.port
     # A fetch of the client before may be logged only now.
     earlier = {line.connection for line in read_request_log(log)}
-    topic = f"t{uuid.uuid4().hex[:8]}"
     with captured(port, capture):
-        program = [*command, watched.bootstrap, topic, *steps]
+        program = [*command, watched.bootstrap, new_topic(), *steps]
         failed = play(program, capture.with_suffix(".output"), watched.environment)
     compared = _compared(capture, watched, earlier)
     examination = examine(capture, default_schemas(), [port], key_logs=watched.key_logs)
@@ -96,7 +93,7 @@ def run(
         version=version,
         broker=watched.broker.release,
         security=watched.security,
-        date=datetime.now(UTC).date().isoformat(),
+        date=today(),
         steps=list(steps),
         frames=examination.frames,
         connections=examination.connections,
@@ -110,6 +107,11 @@ def run(
         undecodable=examination.undecodable,
         failed=failed,
     )
+
+
+def new_topic() -> str:
+    """A name that no topic has."""
+    return f"t{uuid.uuid4().hex[:8]}"
 
 
 def _compared(capture: Path, watched: Watched, earlier: Set[str]) -> Comparison:

@@ -12,34 +12,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from streaming.user_error import UserError
 from tests.clients.capture_folder import kept_or_scratch
 from tests.clients.installing import Command, MissingError, installed
+from tests.clients.results_file import ResultsFile
 from tests.clients.running import Result, run
 from tests.clients.securing import PLAIN, SASL, TLS, Watched, watched
 from tests.clients.table import FOLDER, Client, table
 
-RESULTS = FOLDER / "results.jsonl"
-Key = tuple[str, str, str, str]
-
-
-def results() -> list[Result]:
-    """The results of the last survey."""
-    return [msgspec.json.decode(line, type=Result) for line in RESULTS.read_bytes().splitlines()]
-
-
-def keep(fresh: Iterable[Result]) -> None:
-    """Put results in the place of older ones of the same client, version and broker."""
-    known = {_key(result): result for result in results()} if RESULTS.exists() else {}
-    known |= {_key(result): result for result in fresh}
-    lines = [msgspec.json.encode(known[key]) for key in sorted(known)]
-    RESULTS.write_bytes(b"\n".join(lines) + b"\n")
-
-
-def _key(result: Result) -> Key:
-    return result.client, result.version, result.broker, result.security
+RESULTS = ResultsFile(
+    FOLDER / "results.jsonl", Result, lambda each: (each.client, each.version, each.broker, each.security)
+)
 
 
 def survey(brokers: Iterable[str], clients: Iterable[str], folder: Path) -> list[Result]:
@@ -61,7 +44,7 @@ def survey(brokers: Iterable[str], clients: Iterable[str], folder: Path) -> list
                 for program in chosen:
                     done.append(_run(program, broker, folder))
                     print(_line(done[-1]), flush=True)
-                    keep(done[-1:])
+                    RESULTS.keep(done[-1:])
         except UserError as error:
             print(f"skipped: broker {release}: {error}", flush=True)
     return done

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from streaming.check.examination import examine
 from tests.captures.recording import captured
 from tests.clients.installing import installed
 from tests.clients.releases import ReleasedBroker
-from tests.clients.running import play
+from tests.clients.running import new_topic, play
 from tests.clients.table import table
 from tests.streaming.feeder.live import captures
 
@@ -47,9 +46,8 @@ def test_five_million_frames_of_real_clients_violate_nothing(tmp_path: Path) -> 
     def flood(name: str, share: float) -> None:
         client = next(client for client in table().client if client.folder == name)
         command = installed(client, client.versions[-1])
-        topic = f"t{uuid.uuid4().hex[:8]}"
         records = {"CLIENT_RECORDS": str(int(FRAMES * share / FRAMES_PER_RECORD))}
-        program = [*command, broker.watched, topic, "administer", "flood"]
+        program = [*command, broker.watched, new_topic(), "administer", "flood"]
         failed[name] = play(program, tmp_path / f"{name}.output", records, patience=HOUR)
 
     with SilentBroker(table().brokers[0]) as broker, captured(broker.ports.watched, capture):

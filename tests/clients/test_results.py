@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.clients.page import PAGE, UNDECIDED, deviations, page, undecided
 from tests.clients.securing import PLAIN, SASL, TLS
-from tests.clients.survey import results
+from tests.clients.survey import RESULTS
 from tests.clients.table import table
 
-DONE = results()
+DONE = RESULTS.read()
 
 
 def test_the_page_has_not_drifted() -> None:

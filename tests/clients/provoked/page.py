@@ -8,7 +8,7 @@ import msgspec
 
 from streaming.record.provocations import PROVOCATIONS
 from tests.brokers.page import SIGNS, rule_link
-from tests.clients.provoked.survey import FOLDER, Provoked, results
+from tests.clients.provoked.survey import FOLDER, RESULTS, Provoked
 from tests.repository.tree import ROOT
 
 PAGE = ROOT / "docs" / "provocations.md"
@@ -80,4 +80,4 @@ def _found(done: Sequence[Provoked]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(results()))
+    PAGE.write_text(page(RESULTS.read()))

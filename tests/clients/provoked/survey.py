@@ -9,9 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,11 @@ from streaming.record.provocations import PROVOCATIONS
 from tests.brokers.survey import Found, Met
 from tests.clients.installing import Command, MissingError, installed
 from tests.clients.releases import ReleasedBroker
+from tests.clients.results_file import ResultsFile, today
+from tests.clients.running import new_topic
 from tests.clients.table import Client, table
 
 FOLDER = Path(__file__).parent
-RESULTS = FOLDER / "results.jsonl"
 STEPS = ("administer", "produce", "consume", "consume-848")
 """What a client does while it is provoked, as far as it can."""
 PATIENCE = 45
@@ -41,9 +40,8 @@ class Provoked(msgspec.Struct, frozen=True):
     duties: dict[str, Met]
 
 
-def results() -> list[Provoked]:
-    """The results of the last survey."""
-    return [msgspec.json.decode(line, type=Provoked) for line in RESULTS.read_bytes().splitlines()]
+PLACES = {client.name: place for place, client in enumerate(table().client)}
+RESULTS = ResultsFile(FOLDER / "results.jsonl", Provoked, lambda each: PLACES[each.client])
 
 
 def provoke(client: Client, version: str, broker: ReleasedBroker) -> Provoked:
@@ -51,7 +49,7 @@ def provoke(client: Client, version: str, broker: ReleasedBroker) -> Provoked:
     steps = [step for step in client.steps_of(version, broker.release) if step in STEPS]
     names = [each.name for each in PROVOCATIONS]
     duties = provoked(names, broker, installed(client, version), steps)
-    return Provoked(client.name, version, broker.release, datetime.now(UTC).date().isoformat(), duties)
+    return Provoked(client.name, version, broker.release, today(), duties)
 
 
 def provoked(
@@ -62,7 +60,7 @@ def provoked(
 
 
 def _provoked(name: str, broker: ReleasedBroker, command: Command, steps: Sequence[str]) -> Met:
-    topic = f"t{uuid.uuid4().hex[:8]}"
+    topic = new_topic()
     record = (sys.executable, "-m", "kipwatch", "record", "--bootstrap", broker.watched, "--provoke", name)
     program = ("timeout", str(PATIENCE), *command, "{bootstrap}", topic, *steps)
     with tempfile.TemporaryDirectory() as folder:
@@ -95,20 +93,17 @@ def _met(duty: dict[str, object]) -> Met:
 
 def main() -> None:
     """Provoke the named clients, or all, in their newest versions."""
-    known = {result.client: result for result in results()} if RESULTS.exists() else {}
     with ReleasedBroker(table().brokers[0]) as broker:
         for client in table().client:
             if client.folder not in (sys.argv[1:] or [client.folder]):
                 continue
             try:
-                known[client.name] = provoke(client, client.versions[-1], broker)
+                result = provoke(client, client.versions[-1], broker)
             except MissingError as missing:
                 print(f"skipped: {client.name}: {missing}", flush=True)
                 continue
-            states = {name: met.state for name, met in known[client.name].duties.items()}
-            print(client.name, states, flush=True)
-            lines = [msgspec.json.encode(known[each.name]) for each in table().client if each.name in known]
-            RESULTS.write_bytes(b"\n".join(lines) + b"\n")
+            print(client.name, {name: met.state for name, met in result.duties.items()}, flush=True)
+            RESULTS.keep([result])
 
 
 if __name__ == "__main__":

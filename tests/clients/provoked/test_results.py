@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from streaming.record.provocations import PROVOCATIONS
 from tests.clients.provoked.page import PAGE, known, page
-from tests.clients.provoked.survey import results
+from tests.clients.provoked.survey import RESULTS
 
-DONE = results()
+DONE = RESULTS.read()
 
 
 def test_the_page_has_not_drifted() -> None:

@@ -7,10 +7,7 @@ otherwise not known.
 from __future__ import annotations
 
 import socket
-import struct
-import uuid
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -19,14 +16,16 @@ from decoders.codec.request import write_request
 from decoders.schema.registry import default_schemas
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
+from streaming.probe.client import read_frame
 from tests.captures.recording import captured
 from tests.clients.installing import Command
 from tests.clients.rediscovered.bug import Bug
-from tests.clients.running import Found, found_in, play
+from tests.clients.results_file import today
+from tests.clients.running import Found, found_in, new_topic, play
+from tests.mutations.script import prefixed
 
 PATIENCE = 10.0
 """Seconds for the server to respond."""
-_LENGTH = struct.Struct(">i")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,15 +46,14 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def attempt(bug: Bug, version: str, command: Command, port: int, capture: Path) -> Attempt:
     """Play a program against the server at a port."""
-    topic = f"t{uuid.uuid4().hex[:8]}"
     with captured(port, capture):
         ask(port)
-        failed = play([*command, f"{HOST}:{port}", topic, *bug.steps], capture.with_suffix(".output"))
+        failed = play([*command, f"{HOST}:{port}", new_topic(), *bug.steps], capture.with_suffix(".output"))
     examination = examine(capture, default_schemas(), [port])
     return Attempt(
         bug=bug.name,
         version=version,
-        date=datetime.now(UTC).date().isoformat(),
+        date=today(),
         frames=examination.frames,
         findings=found_in(examination.findings),
         failed=failed,
@@ -66,9 +64,8 @@ def ask(port: int) -> None:
     """Ask a server for its versions, by version 0, which every one supports."""
     request = write_request(default_schemas(), "ApiVersions", 0, 1, "bystander", {})
     with socket.create_connection((HOST, port), PATIENCE) as connection:
-        connection.sendall(_LENGTH.pack(len(request)) + request)
-        stream = connection.makefile("rb")
-        stream.read(_LENGTH.unpack(stream.read(_LENGTH.size))[0])
+        connection.sendall(prefixed(request))
+        read_frame(connection)
 
 
 def outcome(bug: Bug, attempts: Sequence[Attempt]) -> str:

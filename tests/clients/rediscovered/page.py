@@ -8,7 +8,7 @@ from expectations.rules.catalogue import RULES
 from tests.clients.rediscovered import provoked
 from tests.clients.rediscovered.attempt import Attempt, outcome
 from tests.clients.rediscovered.bug import Bug, bugs
-from tests.clients.rediscovered.survey import results
+from tests.clients.rediscovered.survey import RESULTS
 from tests.clients.running import Found
 from tests.repository.tree import ROOT
 
@@ -121,4 +121,4 @@ def _also(rule: str, affected: Attempt, fixed: Attempt) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(results(), provoked.results()))
+    PAGE.write_text(page(RESULTS.read(), provoked.RESULTS.read()))

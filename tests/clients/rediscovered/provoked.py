@@ -6,8 +6,6 @@ python -m tests.clients.rediscovered.provoked [NAME …]
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -17,9 +15,8 @@ from tests.clients.installing import MissingError, installed
 from tests.clients.provoked.survey import provoked
 from tests.clients.rediscovered.bug import Bug, bugs
 from tests.clients.releases import ReleasedBroker
+from tests.clients.results_file import ResultsFile, today
 from tests.clients.table import table
-
-RESULTS = Path(__file__).parent / "provoked.jsonl"
 
 
 class ProvokedBug(msgspec.Struct, frozen=True):
@@ -38,23 +35,19 @@ class ProvokedBug(msgspec.Struct, frozen=True):
         return {found.rule for found in self.met.found}
 
 
-def results() -> list[ProvokedBug]:
-    """The results of the last run."""
-    lines = RESULTS.read_bytes().splitlines() if RESULTS.exists() else []
-    return [msgspec.json.decode(line, type=ProvokedBug) for line in lines]
-
-
-def keep(fresh: Iterable[ProvokedBug]) -> None:
-    """Put results in the place of older ones."""
-    known = {(each.bug, each.provocation, each.version): each for each in [*results(), *fresh]}
-    RESULTS.write_bytes(b"".join(msgspec.json.encode(known[key]) + b"\n" for key in sorted(known)))
+RESULTS = ResultsFile(
+    Path(__file__).parent / "provoked.jsonl",
+    ProvokedBug,
+    lambda each: (each.bug, each.provocation, each.version),
+)
 
 
 def play(bug: Bug, version: str, broker: ReleasedBroker) -> list[ProvokedBug]:
     """Provoke one version of a bug's program. Raises MissingError if this machine cannot run it."""
-    command, today = installed(bug.as_client(), version), datetime.now(UTC).date().isoformat()
-    duties = provoked(bug.provoked, broker, command, bug.steps)
-    return [ProvokedBug(bug.name, version, name, broker.release, today, met) for name, met in duties.items()]
+    duties = provoked(bug.provoked, broker, installed(bug.as_client(), version), bug.steps)
+    return [
+        ProvokedBug(bug.name, version, name, broker.release, today(), met) for name, met in duties.items()
+    ]
 
 
 def main() -> None:
@@ -69,7 +62,7 @@ def main() -> None:
                 except MissingError as missing:
                     print(f"skipped: {bug.name}: {bug.client} {version}: {missing}", flush=True)
                     continue
-                keep(seen)
+                RESULTS.keep(seen)
                 for each in seen:
                     rules = ", ".join(sorted(each.rules)) or each.met.why
                     print(f"{bug.name} {version}, {each.provocation}: {each.met.state}: {rules}", flush=True)

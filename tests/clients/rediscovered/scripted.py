@@ -5,9 +5,7 @@ It stands for brokers and proxies that cannot be had here.
 
 from __future__ import annotations
 
-import socketserver
-import struct
-import threading
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,9 +15,11 @@ from decoders.codec.response import write_response
 from decoders.protocol import API_VERSIONS, UNSUPPORTED_VERSION
 from decoders.schema.registry import Schemas, default_schemas
 from streaming.broker.ports import HOST, free_ports
+from streaming.demo.loopback import LoopbackServer
+from streaming.probe.client import read_frame
 from tests.clients.rediscovered.bug import Server
+from tests.mutations.script import prefixed
 
-_LENGTH = struct.Struct(">i")
 Body = Mapping[str, Any]
 
 
@@ -81,24 +81,10 @@ def scripted(server: Server) -> Iterator[int]:
     [port] = free_ports(1)
     broker = ScriptedBroker(default_schemas(), server, port)
 
-    class Connection(socketserver.StreamRequestHandler):
-        def handle(self) -> None:
-            with suppress(ConnectionError):
-                while len(length := self.rfile.read(_LENGTH.size)) == _LENGTH.size:
-                    response = broker.respond(self.rfile.read(_LENGTH.unpack(length)[0]))
-                    if response is None:
-                        return
-                    self.wfile.write(_LENGTH.pack(len(response)) + response)
+    def serve(client: socket.socket) -> None:
+        with suppress(ConnectionError):
+            while (frame := read_frame(client)) and (response := broker.respond(frame)):
+                client.sendall(prefixed(response))
 
-    with _Listener((HOST, port), Connection) as listener:
-        threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            yield port
-        finally:
-            listener.shutdown()
-
-
-class _Listener(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
+    with LoopbackServer("scripted-broker", serve, port):
+        yield port

@@ -19,20 +19,9 @@ from tests.clients.installing import Command, MissingError, installed
 from tests.clients.rediscovered.attempt import Attempt, attempt, outcome
 from tests.clients.rediscovered.bug import Bug, Server, bugs
 from tests.clients.rediscovered.serving import serving
+from tests.clients.results_file import ResultsFile
 
-RESULTS = Path(__file__).parent / "results.jsonl"
-
-
-def results() -> list[Attempt]:
-    """The results of the last survey."""
-    lines = RESULTS.read_bytes().splitlines() if RESULTS.exists() else []
-    return [msgspec.json.decode(line, type=Attempt) for line in lines]
-
-
-def keep(fresh: Iterable[Attempt]) -> None:
-    """Put results in the place of older ones of the same bug and version."""
-    known = {(each.bug, each.version): each for each in [*results(), *fresh]}
-    RESULTS.write_bytes(b"".join(msgspec.json.encode(known[key]) + b"\n" for key in sorted(known)))
+RESULTS = ResultsFile(Path(__file__).parent / "results.jsonl", Attempt, lambda each: (each.bug, each.version))
 
 
 def survey(chosen: Iterable[Bug], folder: Path) -> Iterator[Attempt]:
@@ -84,8 +73,8 @@ def main() -> int:
     with kept_or_scratch(arguments.keep) as folder:
         for each in survey(chosen, folder):
             print(line(each), flush=True)
-            keep([each])
-    outcomes = {bug.name: outcome(bug, results()) for bug in chosen}
+            RESULTS.keep([each])
+    outcomes = {bug.name: outcome(bug, RESULTS.read()) for bug in chosen}
     print(*(f"{name}: {seen}" for name, seen in outcomes.items()), sep="\n")
     return 1 if "false" in outcomes.values() else 0
 

@@ -11,10 +11,10 @@ from tests.clients.rediscovered import provoked
 from tests.clients.rediscovered.attempt import Attempt, outcome
 from tests.clients.rediscovered.bug import Bug, bugs
 from tests.clients.rediscovered.page import PAGE, page
-from tests.clients.rediscovered.survey import results
+from tests.clients.rediscovered.survey import RESULTS
 from tests.clients.running import Found
 
-DONE, PROVOKED = results(), provoked.results()
+DONE, PROVOKED = RESULTS.read(), provoked.RESULTS.read()
 REPRODUCED, FOUND = 15, 12
 """How many bugs are reproduced, and found, at least."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tests.clients.table import numbers
-from tests.clients.upgrading.proof import AFTER, BEFORE, Foretold, results
+from tests.clients.upgrading.proof import AFTER, BEFORE, RESULTS, Foretold
 from tests.repository.tree import ROOT
 
 PAGE = ROOT / "docs" / "upgrades.md"
@@ -51,4 +51,4 @@ def _table(done: Sequence[Foretold]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(results()))
+    PAGE.write_text(page(RESULTS.read()))

@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +21,11 @@ from tests.captures.recording import captured
 from tests.clients.capture_folder import kept_or_scratch
 from tests.clients.installing import Command, MissingError, installed
 from tests.clients.releases import ReleasedBroker
-from tests.clients.running import play
+from tests.clients.results_file import ResultsFile, today
+from tests.clients.running import new_topic, play
 from tests.clients.table import Client
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results.jsonl"
 BEFORE, AFTER = "3.9.1", "4.4.0"
 RECORDS = 10
 """What a client reads; more may be there."""
@@ -84,10 +82,7 @@ def clients() -> tuple[Client, ...]:
     return msgspec.toml.decode((HERE / "clients.toml").read_bytes(), type=_Clients).client
 
 
-def results() -> list[Foretold]:
-    """What the last proof saw."""
-    lines = RESULTS.read_bytes().splitlines() if RESULTS.exists() else []
-    return [msgspec.json.decode(line, type=Foretold) for line in lines]
+RESULTS = ResultsFile(HERE / "results.jsonl", Foretold, lambda each: (each.client, each.version, each.step))
 
 
 def prove(parts: Iterable[Part], folder: Path) -> list[Foretold]:
@@ -113,7 +108,7 @@ def _before(part: Part, broker: ReleasedBroker, folder: Path) -> Foretold:
         client=part.client,
         version=part.version,
         step=part.step,
-        date=datetime.now(UTC).date().isoformat(),
+        date=today(),
         requests=sum(client.requests for client in clients),
         refused=sorted({f"{row.api} v{row.version}" for each in clients for row in each.rows if row.breaks}),
         breaks=any(client.breaks for client in clients),
@@ -132,7 +127,7 @@ def report(capture: Path, port: int) -> list[UpgradedClient]:
 
 def _started(part: Part, broker: ReleasedBroker) -> Command:
     """Make a topic with records, and return the command of the part."""
-    topic = f"t{uuid.uuid4().hex[:8]}"
+    topic = new_topic()
     admin = AdminClient({"bootstrap.servers": broker.internal})
     for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
         created.result(PATIENCE)
@@ -164,12 +159,6 @@ def line(each: Foretold) -> str:
     return f"{sign}{each.client} {each.version} {each.step}: {before}{foretold}; {happened}"
 
 
-def keep(fresh: Iterable[Foretold]) -> None:
-    """Put results in the place of older ones of the same part."""
-    known = {(each.client, each.version, each.step): each for each in [*results(), *fresh]}
-    RESULTS.write_bytes(b"".join(msgspec.json.encode(known[key]) + b"\n" for key in sorted(known)))
-
-
 def main() -> int:
     """Prove it. Returns 1 if anything was foretold wrongly."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -179,7 +168,7 @@ def main() -> int:
     chosen = [client for client in clients() if client.folder in arguments.clients.split(",")]
     with kept_or_scratch(arguments.keep) as folder:
         done = prove(list(installed_parts(chosen)), folder)
-    keep(done)
+    RESULTS.keep(done)
     return 0 if all(each.is_right for each in done) else 1
 
 

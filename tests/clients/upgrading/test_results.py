@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.clients.upgrading.page import PAGE, page
-from tests.clients.upgrading.proof import clients, results
+from tests.clients.upgrading.proof import RESULTS, clients
 
-DONE = results()
+DONE = RESULTS.read()
 
 
 def test_the_page_has_not_drifted() -> None:
