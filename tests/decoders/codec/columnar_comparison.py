@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,8 @@ from decoders.codec.request import ZERO_INSTANCE_ID, Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.model import Struct
-from decoders.schema.registry import Schemas, default_schemas
+from decoders.schema.registry import Schemas
+from tests.decoders.codec.samples import SCHEMAS, Sample
 
 REASONS = {
     frames.TRUNCATED: Defect.TRUNCATED,
@@ -40,15 +40,6 @@ LAYOUTS = {
     frames.PLAIN_LAYOUT: Layout.PLAIN,
     frames.TAGGED_LAYOUT: Layout.TAGGED,
 }
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A frame and what both readers know of it; `paired` is the API and version of a response."""
-
-    frame: bytes
-    is_cut: bool = False
-    paired: tuple[int, int] | None = None
 
 
 def fields_of(schemas: Schemas) -> dict[str, list[str]]:
@@ -80,7 +71,6 @@ def frames_of(samples: Sequence[Sample]) -> Frames:
     )
 
 
-SCHEMAS = default_schemas()
 TYPES = {
     message: {name.partition(".")[2]: kind for name, kind in _leaves(message.struct, message.name)}
     for api in SCHEMAS.apis

@@ -11,7 +11,8 @@ from decoders.codec.columnar.reader import ColumnarReader
 from decoders.codec.request import expects_response, write_request
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from tests.decoders.codec.columnar_comparison import Sample, frames_of
+from tests.decoders.codec.columnar_comparison import frames_of
+from tests.decoders.codec.samples import Sample
 
 SCHEMAS = default_schemas()
 INSTANCE_ID = bytes(range(0x51, 0x61))

@@ -14,7 +14,8 @@ from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import default_schemas
-from tests.decoders.codec.columnar_comparison import Sample, column_of, frames_of, heads_of
+from tests.decoders.codec.columnar_comparison import column_of, frames_of, heads_of
+from tests.decoders.codec.samples import Sample
 
 SCHEMAS = default_schemas()
 INSTANCE_ID = bytes(range(0x51, 0x61))

@@ -9,60 +9,26 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from decoders.codec.columnar.reader import ColumnarReader
-from decoders.codec.program import compile_message
 from decoders.codec.request import write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.header_versions import Layout
 from decoders.schema.registry import Api, Schemas
 from decoders.schema.table import COMMITTED_TABLE, read_table
-from tests.decoders.codec.bodies import bodies
-from tests.decoders.codec.columnar_comparison import (
+from tests.decoders.codec.columnar_comparison import frames_of, heads_of, hold_against_the_scalar_reader
+from tests.decoders.codec.samples import (
+    API_VERSIONS,
+    APIS,
+    KEYS,
     SCHEMAS,
+    VERSIONS,
     Sample,
-    frames_of,
-    heads_of,
-    hold_against_the_scalar_reader,
+    damaged,
+    requests,
+    responses,
 )
 from tests.examples import examples
 
-APIS = [api for api in SCHEMAS.apis if api.versions]
-INSTANCE_IDS = st.binary(min_size=16, max_size=16) | st.just(bytes(16))
-CLIENT_IDS = st.none() | st.text(st.characters(codec="utf-8"), max_size=20)
 few_examples = examples(5, suppress_health_check=list(HealthCheck), database=None)
-KEYS = st.sampled_from([api.key for api in APIS]) | st.integers(-0x8000, 0x7FFF)
-VERSIONS = st.integers(-2, 20)
-
-
-def requests(api: Api, version: int) -> st.SearchStrategy[Sample]:
-    has_instance_id = api.request_header_version(version) == 3
-    return st.builds(
-        lambda client_id, body, instance_id, layout: Sample(
-            write_request(SCHEMAS, api.key, version, 7, client_id, body, instance_id, layout)
-        ),
-        CLIENT_IDS,
-        bodies(compile_message(api.request, version)),
-        INSTANCE_IDS if has_instance_id else st.none(),
-        st.sampled_from(Layout) if has_instance_id else st.none(),
-    )
-
-
-def responses(api: Api, version: int) -> st.SearchStrategy[Sample]:
-    return bodies(compile_message(api.response, version)).map(
-        lambda body: Sample(write_response(SCHEMAS, api.key, version, 7, body), paired=(api.key, version))
-    )
-
-
-@st.composite
-def damaged(draw: st.DrawFn, samples: st.SearchStrategy[Sample]) -> Sample:
-    """A sample with bytes changed, removed or inserted, or cut short."""
-    sample = draw(samples)
-    frame = bytearray(sample.frame)
-    for _ in range(draw(st.integers(0, 3))):
-        at = draw(st.integers(0, len(frame)))
-        frame[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=2) | st.just(b"\xff"))
-    frame = frame[: draw(st.integers(0, len(frame)) | st.just(len(frame)))]
-    paired = sample.paired if draw(st.integers(0, 5)) else draw(st.tuples(KEYS, VERSIONS))
-    return Sample(bytes(frame), draw(st.booleans()), paired)
 
 
 @pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in APIS])
@@ -78,15 +44,14 @@ def test_frames_of_every_api_read_the_same_whole_and_damaged(api: Api, data: st.
 
 def test_every_version_reads_the_same_however_much_of_it_is_there() -> None:
     samples = []
-    for api in APIS:
-        for version in range(api.versions.lowest, api.versions.highest + 1):
-            request = write_request(SCHEMAS, api.key, version, 7, "cid", {})
-            response = write_response(SCHEMAS, api.key, version, 7, {})
-            for is_cut in (True, False):
-                samples += [Sample(request[:end], is_cut) for end in range(0, len(request) + 1, 3)]
-                paired = (api.key, version)
-                samples += [Sample(response[:end], is_cut, paired) for end in range(0, len(response) + 1, 3)]
-            samples.append(Sample(request + b"\0"))
+    for api, version in API_VERSIONS:
+        request = write_request(SCHEMAS, api.key, version, 7, "cid", {})
+        response = write_response(SCHEMAS, api.key, version, 7, {})
+        for is_cut in (True, False):
+            samples += [Sample(request[:end], is_cut) for end in range(0, len(request) + 1, 3)]
+            paired = (api.key, version)
+            samples += [Sample(response[:end], is_cut, paired) for end in range(0, len(response) + 1, 3)]
+        samples.append(Sample(request + b"\0"))
     hold_against_the_scalar_reader(samples)
 
 

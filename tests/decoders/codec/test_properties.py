@@ -11,80 +11,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.codec.program import FieldKind, Instruction, Program, compile_message
-from decoders.codec.request import read_request, write_request
-from decoders.codec.response import write_response
-from decoders.schema.header_versions import Layout
-from decoders.schema.registry import Api, default_schemas
-from tests.decoders.codec.bodies import bodies
+from decoders.codec.request import read_request
+from tests.decoders.codec.samples import API_VERSIONS, SCHEMAS, damaged, requests, responses
 from tests.examples import examples
 from tests.fuzz.invariants import ASKED, a_cut_request, a_request, a_response
 
-SCHEMAS = default_schemas()
-VERSIONS = [
-    (api, version) for api in SCHEMAS.apis for version in range(api.versions.lowest, api.versions.highest + 1)
-]
 PROGRAMS = [
-    compile_message(message, version) for api, version in VERSIONS for message in (api.request, api.response)
+    compile_message(message, version)
+    for api, version in API_VERSIONS
+    for message in (api.request, api.response)
 ]
-# As a number of tagged fields under header 2, the first byte asks for more than the 17 bytes that differ.
-INSTANCE_IDS = st.binary(min_size=16, max_size=16).filter(lambda content: content[0] > 8)
-TEXTS = st.none() | st.text(st.characters(codec="utf-8"), max_size=5)
-NUMBERS = st.integers(-(1 << 31), (1 << 31) - 1)
-
 # Seen: just under 100 bytes for each byte of a frame, in arrays of small structs and in unknown tags.
 BYTES_FOR_A_BYTE = 200
 BYTES_FOR_A_FRAME = 32_000
 
 
-@st.composite
-def requests(draw: st.DrawFn) -> bytes:
-    """Frames of any API at any version, those of the overlay in either layout."""
-    api, version = draw(st.sampled_from(VERSIONS))
-    body = draw(bodies(compile_message(api.request, version)))
-    has_id = api.request_header_version(version) == 3
-    return write_request(
-        SCHEMAS,
-        api.key,
-        version,
-        draw(NUMBERS),
-        draw(TEXTS),
-        body,
-        draw(INSTANCE_IDS) if has_id else None,
-        draw(st.sampled_from(Layout)) if has_id else None,
-    )
-
-
-@st.composite
-def responses(draw: st.DrawFn) -> tuple[Api, int, bytes]:
-    api, version = draw(st.sampled_from(VERSIONS))
-    body = draw(bodies(compile_message(api.response, version)))
-    return api, version, write_response(SCHEMAS, api.key, version, draw(NUMBERS), body)
-
-
-@st.composite
-def damaged(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
-    """Frames with some bytes removed or replaced, by false lengths among others."""
-    frame = draw(frames)
-    at = draw(st.integers(0, len(frame)))
-    lies = st.sampled_from(
-        [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f", b"\x7f\xff"]
-    )
-    put, taken = draw(st.binary(max_size=6) | lies), draw(st.integers(0, 6))
-    return frame[:at] + put + frame[at + taken :]
-
-
-ASKED_RESPONSES = responses().map(lambda one: ASKED.pack(one[0].key, one[1]) + one[2])
+ANY = st.sampled_from(API_VERSIONS)
+REQUESTS = ANY.flatmap(lambda one: damaged(requests(*one))).map(lambda sample: sample.frame)
+ASKED_RESPONSES = ANY.flatmap(lambda one: damaged(responses(*one))).map(
+    lambda sample: ASKED.pack(*sample.paired or (0, 0)) + sample.frame
+)
 
 
 @examples(300)
-@given(frame=damaged(requests()) | st.binary(max_size=80))
+@given(frame=REQUESTS | st.binary(max_size=80))
 def test_any_bytes_are_a_request_or_a_failure(frame: bytes) -> None:
     a_request(frame)
     a_cut_request(frame)
 
 
 @examples(300)
-@given(frame=damaged(ASKED_RESPONSES) | st.binary(max_size=80))
+@given(frame=ASKED_RESPONSES | st.binary(max_size=80))
 def test_any_bytes_are_a_response_or_a_failure(frame: bytes) -> None:
     a_response(frame)
 
@@ -101,7 +58,7 @@ def allocated(read: Callable[[], object]) -> int:
 
 
 @examples(200)
-@given(frame=damaged(requests()))
+@given(frame=REQUESTS)
 def test_a_frame_takes_no_more_memory_than_it_justifies(frame: bytes) -> None:
     limit = BYTES_FOR_A_FRAME + BYTES_FOR_A_BYTE * len(frame)
     assert allocated(lambda: read_request(SCHEMAS, frame)) < limit

@@ -13,7 +13,7 @@ from decoders.frame.columnar.block_writing import write_block
 from decoders.frame.record import Direction, Endpoint, Flag, Kind, Pairing, Record
 from decoders.schema.registry import Api
 from decoders.wire.columnar.frames import FrameBatch
-from tests.decoders.codec.test_columnar_equality import damaged, requests, responses
+from tests.decoders.codec.samples import damaged, requests, responses
 
 MATCHED_MOSTLY = [Pairing.MATCHED] * 6 + list(Pairing)
 ROWS = 1_000

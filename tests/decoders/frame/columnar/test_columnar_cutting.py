@@ -14,7 +14,7 @@ from decoders.frame.record import Kind, Record
 from decoders.schema.registry import Api, default_schemas
 from decoders.wire.columnar import frames
 from decoders.wire.columnar.frames import joined
-from tests.decoders.codec.test_columnar_equality import APIS
+from tests.decoders.codec.samples import APIS
 from tests.decoders.frame.columnar.batches import batch_of, record_of, traffic
 from tests.examples import examples
 

@@ -29,7 +29,7 @@ from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.conversation.observation import ConnectionKey, Evidence, Observation, Window
 from streaming.feeder.source import open_capture
 from tests.captures import planted, real_clients
-from tests.decoders.codec.test_columnar_equality import APIS
+from tests.decoders.codec.samples import APIS
 from tests.decoders.frame.columnar.batches import ROWS, opened, record_of, traffic
 from tests.decoders.wire.conversation import new_columnar_tracker
 from tests.examples import examples
