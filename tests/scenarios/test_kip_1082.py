@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from streaming.probe.client import HEARTBEATS, JOIN, LEAVE, InstanceClient, beat, negotiate
+from tests.scenarios.client_requests import send_without_reading
 from tests.scenarios.stage import Stage, found
-from tests.scenarios.wrong_requests import send_without_reading
 
 pytestmark = pytest.mark.jvm
 

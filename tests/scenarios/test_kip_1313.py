@@ -14,9 +14,9 @@ from expectations.identity.known_ranges import ENOUGH_CLOSES
 from streaming.broker.ports import HOST
 from streaming.demo.front import Front
 from streaming.probe.client import GROUP, TOPIC, InstanceClient, find_coordinator, negotiate
+from tests.scenarios.client_requests import authenticate
 from tests.scenarios.lifted_client import LiftedClients
 from tests.scenarios.new_clients import run_new_clients
-from tests.scenarios.sasl import authenticate
 from tests.scenarios.stage import Stage, Watch, asked, found
 
 pytestmark = pytest.mark.jvm
@@ -34,17 +34,9 @@ def _subscribe(client: InstanceClient, given: str) -> str:
     return returned
 
 
-def test_an_old_client_at_an_old_broker_is_assigned_its_id(stage: Stage) -> None:
-    with stage.watch(stage.old) as watch, watch.client() as client:
-        negotiate(client)
-        assigned = _subscribe(client, ZERO)
-        assert assigned != ZERO
-        client.request("PushTelemetry", {"clientInstanceId": assigned, "metrics": ""}, version=0)
-    assert found(stage.examine(watch)) == set()
-
-
-def test_an_old_client_at_a_new_broker_is_assigned_its_id(stage: Stage) -> None:
-    with stage.watch(stage.new) as watch, watch.client() as client:
+@pytest.mark.parametrize("is_new", [False, True], ids=["old broker", "new broker"])
+def test_an_old_client_is_assigned_its_id(stage: Stage, is_new: bool) -> None:
+    with stage.watch(stage.new if is_new else stage.old) as watch, watch.client() as client:
         negotiate(client)
         assigned = _subscribe(client, ZERO)
         assert assigned != ZERO

@@ -11,8 +11,8 @@ from decoders.schema.registry import Api, default_schemas
 from streaming.check.examination import Examination
 from streaming.probe.client import InstanceClient, negotiate, send
 from tests.mutations.bodies import filled
+from tests.scenarios.client_requests import send_as_version
 from tests.scenarios.stage import Stage
-from tests.scenarios.wrong_requests import send_as_version
 
 pytestmark = pytest.mark.jvm
 

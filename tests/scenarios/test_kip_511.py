@@ -6,9 +6,8 @@ import pytest
 
 from streaming.broker.ports import HOST
 from streaming.probe.client import find_coordinator, negotiate
-from tests.scenarios.sasl import authenticate
+from tests.scenarios.client_requests import authenticate, send_as_version
 from tests.scenarios.stage import Stage, found
-from tests.scenarios.wrong_requests import send_as_version
 
 pytestmark = pytest.mark.jvm
 

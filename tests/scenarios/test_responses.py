@@ -18,8 +18,8 @@ from streaming.probe.connection import Login, Security, Target
 from streaming.probe.duties import DUTIES
 from streaming.probe.probing import Probing
 from streaming.record.rewriting import Address, RewritingPassage
+from tests.scenarios.client_requests import send_as_version
 from tests.scenarios.stage import PASSWORD, SCRAM, USER, Stage, found
-from tests.scenarios.wrong_requests import send_as_version
 from tests.streaming.probe.faults import FAULTS, Fault
 
 pytestmark = pytest.mark.jvm

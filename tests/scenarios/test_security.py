@@ -17,7 +17,7 @@ from decoders.protocol import API_VERSIONS
 from expectations.rules.base.rule import Role
 from streaming.broker.ports import HOST
 from streaming.probe.client import TOPIC, negotiate
-from tests.clients.releases import jars_of
+from tests.clients.releases import of_release
 from tests.scenarios.new_clients import login, run_new_clients
 from tests.scenarios.new_clients import trusting as trusted
 from tests.scenarios.stage import (
@@ -59,9 +59,7 @@ class OlderBroker(StageBroker):
     """The same listeners of an older broker."""
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
-        command = super()._java(*arguments)
-        command[command.index("-cp") + 1] = ":".join(map(str, jars_of(OLDER)))
-        return command
+        return of_release(super()._java(*arguments), OLDER)
 
 
 @pytest.fixture(

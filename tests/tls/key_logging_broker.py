@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from streaming.broker.jars import jars
 from streaming.broker.ports import HOST, free_ports
+from streaming.probe.client import TOPIC
 from tests.pins import pinned_by
 from tests.streaming.secure_broker import USER, SecureBroker, make_certificate
 
@@ -55,6 +58,12 @@ class KeyLoggingBroker(SecureBroker):
     def client_ports(self) -> list[int]:
         """The ports of all listeners for clients: those that speak TLS, and the one in plaintext."""
         return [*self.tls_ports, self.ports.watched]
+
+    def create_topic(self) -> None:
+        """Create the topic that Kafka's own clients use."""
+        admin = AdminClient({"bootstrap.servers": self.internal})
+        for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
+            created.result()
 
     def _write_settings(self) -> None:
         super()._write_settings()

@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from decoders.schema.registry import default_schemas
 from decoders.tls import session
 from decoders.tls.handshake import TLS_1_3
 from decoders.tls.protection import Aead, CipherSuite, cipher_suite
 from streaming.check.examination import examine
-from streaming.probe.client import TOPIC
-from tests.clients.releases import jars_of
+from tests.clients.releases import of_release
 from tests.scenarios.new_clients import run_new_clients, trusting
 from tests.streaming.broker.request_log import read_request_log
 from tests.streaming.feeder.live import LiveFeeder, assert_same_requests, captures
@@ -37,17 +35,13 @@ class OlderBroker(KeyLoggingBroker):
             properties.write("group.coordinator.rebalance.protocols=classic,consumer\n")
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
-        command = super()._java(*arguments)
-        command[command.index("-cp") + 1] = ":".join(map(str, jars_of(RELEASE)))
-        return command
+        return of_release(super()._java(*arguments), RELEASE)
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OlderBroker]:
     with OlderBroker(tmp_path_factory.mktemp("older")) as made:
-        admin = AdminClient({"bootstrap.servers": made.internal})
-        for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
-            created.result()
+        made.create_topic()
         yield made
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceType
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
@@ -52,9 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyLoggingBroke
     ):
         environment.setenv(PASSWORD_VARIABLE, PASSWORD)
         made.add_scram_users()
-        admin = AdminClient({"bootstrap.servers": made.internal})
-        for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
-            created.result()
+        made.create_topic()
         made.grant(USER, (ResourceType.TOPIC, TOPIC, AclOperation.WRITE))
         yield made
 

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from decoders.schema.registry import default_schemas
 from decoders.tls.receiver import Receiver
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
 from streaming.demo.loopback import DemoTls, TlsEndpoint
-from streaming.probe.client import TOPIC
 from tests.decoders.wire.conversation import api_versions, prefixed
 from tests.scenarios.new_clients import run_new_clients, trusting
 from tests.streaming.broker.request_log import read_request_log
@@ -42,9 +40,7 @@ VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyLoggingBroker]:
     with KeyLoggingBroker(tmp_path_factory.mktemp("sessions"), KEY_LIMIT) as made:
-        admin = AdminClient({"bootstrap.servers": made.internal})
-        for created in admin.create_topics([NewTopic(TOPIC, 2)]).values():
-            created.result()
+        made.create_topic()
         yield made
 
 

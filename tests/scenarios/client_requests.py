@@ -1,11 +1,18 @@
-"""Requests that no client would send, for the scenarios."""
+"""A login, and requests that no client would send, for the scenarios."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any
 
+from streaming.probe import connection
 from streaming.probe.client import JOIN, ConnectionClosedError, InstanceClient, heartbeat_of
+from tests.scenarios.stage import PASSWORD, USER
+
+
+def authenticate(client: InstanceClient, version: int = 2) -> None:
+    """Shake hands and log in by SASL/PLAIN, for the first time or again."""
+    assert connection.authenticate(client, connection.Login("PLAIN", USER, PASSWORD), version)
 
 
 def send_as_version(client: InstanceClient, api: str, written: int, claimed: int, **body: Any) -> None:
