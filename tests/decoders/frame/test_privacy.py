@@ -6,7 +6,6 @@ import copy
 import functools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from decoders.schema.table import COMMITTED_TABLE, parse_table
 from streaming.transcript.frame import HIDDEN, DecodedFrame, hide_secrets
 from tests.decoders.frame.columnar.batches import batch_of, record_of
 from tests.decoders.frame.secret_content import CODED, SECRET, TEXT, without_secrets
+from tests.repository.tree import ROOT
 
 SCHEMAS = default_schemas()
 MESSAGES = [message for api in SCHEMAS.apis for message in (api.request, api.response)]
@@ -193,7 +193,7 @@ def test_decode_hides_secrets_and_shows_what_is_merely_private() -> None:
 
 
 def test_the_page_on_privacy_names_every_field_that_is_not_kept() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "privacy.md").read_text()
+    page = (ROOT / "docs" / "privacy.md").read_text()
     names = {*privacy._STRINGS.items(), *privacy._BYTES.items()}
     missing = sorted(name for name, found in names if found is not Privacy.KEPT and f"`{name}`" not in page)
     assert not missing, f"docs/privacy.md does not name {', '.join(missing)}"

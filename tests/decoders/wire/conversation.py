@@ -175,3 +175,9 @@ def pairings(records: list[Record]) -> list[Pairing]:
 def balances(ledger: Ledger) -> bool:
     """Whether every captured byte is counted exactly once."""
     return ledger.captured == ledger.framed + ledger.skipped.total() + ledger.pending
+
+
+def assert_balanced(ledger: Ledger) -> None:
+    """Assert that each captured byte has a fate, and none is left."""
+    assert ledger.pending == 0
+    assert ledger.captured == ledger.framed + ledger.skipped.total()

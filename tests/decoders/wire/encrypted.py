@@ -18,7 +18,14 @@ from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.segment import Packet
 from tests.decoders.tls.writer import SUITES, TlsWriter
 from tests.decoders.wire.columnar.equality import packets_between, placed
-from tests.decoders.wire.conversation import EVENTS, SECOND, Event, new_columnar_tracker, new_tracker
+from tests.decoders.wire.conversation import (
+    EVENTS,
+    SECOND,
+    Event,
+    assert_balanced,
+    new_columnar_tracker,
+    new_tracker,
+)
 
 DIRECTIONS = {Side.CLIENT: Direction.TO_BROKER, Side.SERVER: Direction.TO_CLIENT}
 SIDES = {direction: side for side, direction in DIRECTIONS.items()}
@@ -82,12 +89,6 @@ def both(
     assert (columnar.ledger, columnar.port_ledgers) == (scalar.ledger, scalar.port_ledgers)
     assert_balanced(scalar.ledger)
     return records, scalar.ledger
-
-
-def assert_balanced(ledger: Ledger) -> None:
-    """Assert that each captured byte has a fate, and none is left."""
-    assert ledger.pending == 0
-    assert ledger.captured == ledger.framed + ledger.skipped.total()
 
 
 def plainly(events: Sequence[Event], **options: Any) -> list[Record]:

@@ -8,104 +8,27 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from decoders.frame.columnar.block_reading import read_block
-from decoders.frame.record import NO_TIME, Record
-from decoders.wire.pcap import PcapReader
+from decoders.frame.record import Record
 from decoders.wire.segment import Packet
 from decoders.wire.tracker import Tracker
 from tests.decoders.frame.columnar.batches import block
 from tests.decoders.wire.columnar.equality import batches_of, columnar, placed
-from tests.decoders.wire.conversation import EVENTS, balances, new_tracker, packets_of
-from tests.decoders.wire.links import LINKS, carried
+from tests.decoders.wire.conversation import balances, new_tracker
+from tests.decoders.wire.mutations import mutated, originals
 from tests.examples import share_of
 
-CAPTURE = Path(__file__).parents[2] / "captures" / "real_clients.pcap"
 SECONDS, LONG = 60, 3600
 MAX_HELD, MAX_CONNECTIONS = 64 * 1024, 8
 BOUNDS = {"max_held": MAX_HELD, "max_connections": MAX_CONNECTIONS}
 MAX_GROWTH = 64 * 1024
 """Kilobytes by which the process may grow after it has warmed up."""
-
-Mutation = Callable[[Random, list[Packet]], None]
-
-
-def flip_bytes(random: Random, packets: list[Packet]) -> None:
-    """Flip bytes anywhere in some packets, most often in the headers."""
-    for _ in range(random.randrange(1, 20)):
-        index = random.randrange(len(packets))
-        data = bytearray(packets[index].data)
-        for _ in range(random.randrange(4) if data else 0):
-            place = random.randrange(random.choice([20, 54, len(data)])) % len(data)
-            data[place] ^= random.randrange(1, 256)
-        packets[index] = packets[index]._replace(data=bytes(data))
-
-
-def cut(random: Random, packets: list[Packet]) -> None:
-    index = random.randrange(len(packets))
-    kept = random.randrange(len(packets[index].data) + 1)
-    packets[index] = packets[index]._replace(data=packets[index].data[:kept])
-
-
-def claim_another_length(random: Random, packets: list[Packet]) -> None:
-    index = random.randrange(len(packets))
-    packets[index] = packets[index]._replace(original_length=random.randrange(1 << 32))
-
-
-def drop(random: Random, packets: list[Packet]) -> None:
-    if len(packets) > 1:
-        del packets[random.randrange(len(packets))]
-
-
-def repeat(random: Random, packets: list[Packet]) -> None:
-    packets.insert(random.randrange(len(packets)), random.choice(packets))
-
-
-def swap(random: Random, packets: list[Packet]) -> None:
-    one, other = random.randrange(len(packets)), random.randrange(len(packets))
-    packets[one], packets[other] = packets[other], packets[one]
-
-
-def shift_time(random: Random, packets: list[Packet]) -> None:
-    index = random.randrange(len(packets))
-    packets[index] = packets[index]._replace(captured_at=random.randrange(NO_TIME))
-
-
-def change_link(random: Random, packets: list[Packet]) -> None:
-    index = random.randrange(len(packets))
-    packets[index] = carried(packets[index], random.choice(list(LINKS)))
-
-
-MUTATIONS: tuple[Mutation, ...] = (
-    flip_bytes,
-    cut,
-    claim_another_length,
-    drop,
-    repeat,
-    swap,
-    shift_time,
-    change_link,
-)
-
-
-def originals() -> list[list[Packet]]:
-    with CAPTURE.open("rb") as stream:
-        captured = list(PcapReader(stream))
-    return [captured, packets_of(EVENTS, segment=50), packets_of(EVENTS)]
-
-
-def mutated(random: Random, packets: list[Packet]) -> list[Packet]:
-    start = random.randrange(len(packets) // 2)
-    packets = packets[start : start + random.randrange(10, 200)]
-    for _ in range(random.randrange(1, 12)):
-        random.choice(MUTATIONS)(random, packets)
-    return packets
 
 
 def track(tracker: Tracker, packets: list[Packet]) -> Iterator[Record]:

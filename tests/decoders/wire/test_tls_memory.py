@@ -15,8 +15,15 @@ from decoders.tls.records import HEADER_SIZE, BrokenRecordError, RecordReader, T
 from decoders.wire.chunk import PIECE_COST
 from decoders.wire.segment import Packet
 from tests.decoders.tls.writer import SUITES, TlsWriter
-from tests.decoders.wire.conversation import EVENTS, TO_BROKER, exchanges, new_tracker, of_kind
-from tests.decoders.wire.encrypted import assert_balanced, both, encrypted, packets, plainly, said
+from tests.decoders.wire.conversation import (
+    EVENTS,
+    TO_BROKER,
+    assert_balanced,
+    exchanges,
+    new_tracker,
+    of_kind,
+)
+from tests.decoders.wire.encrypted import both, encrypted, packets, plainly, said
 from tests.examples import examples
 
 SENT = 2_000

@@ -41,7 +41,7 @@ from tests.decoders.wire.conversation import (
 )
 from tests.decoders.wire.encrypted import encrypted
 from tests.decoders.wire.encrypted import packets as packets_over_tls
-from tests.decoders.wire.test_fuzz_wire import MUTATIONS, mutated, originals
+from tests.decoders.wire.mutations import MUTATIONS, mutated, originals
 from tests.examples import examples
 
 MILLISECOND = 1_000_000

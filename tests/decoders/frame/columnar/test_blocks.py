@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.decoders.frame.columnar.batches import block, record_of
 from tests.decoders.wire.columnar.equality import batches_of, interleaved, packets_between
 from tests.decoders.wire.conversation import EVENTS, SERVER, new_columnar_tracker
 from tests.examples import examples
+from tests.repository.tree import ROOT
 
 PORTS = st.integers(0, 0xFFFF)
 ENDPOINTS = st.builds(lambda address, port: Endpoint.of(address.packed, port), st.ip_addresses(), PORTS)
@@ -160,7 +160,7 @@ def test_others_read_it_as_a_table_of_arrow() -> None:
 
 
 def test_the_page_about_the_topic_describes_every_column_and_number() -> None:
-    page = Path("docs/frames-topic.md").read_text()
+    page = (ROOT / "docs" / "frames-topic.md").read_text()
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row[0])} == set(COLUMNS)
     told = {row[0].strip("| `"): dict(re.findall(r"(\d+) ([a-zA-Z ]+)", row[2])) for row in rows}
