@@ -30,7 +30,7 @@ NAMES = (
     "SimpleRecordsMessage",
 )
 OF_EACH = round(share_of(300))
-OF_ANOTHER_MIND = re.compile(
+KNOWN_DIFFERENCES = re.compile(
     # Of a null in a tagged field Kafka's two decoders expect another mark.
     r"^NullableStructMessage .*: Kafka's second decoder"
     # A negative number of tagged fields is none to this release; the newest refuses it.
@@ -65,7 +65,7 @@ def program(jar: Path, pair: Pair) -> Program:
 
 def differences(jar: Path, messages: list[JudgedMessage]) -> list[str]:
     found = (difference(program(jar, one.pair), one) for one in messages)
-    return [one for one in found if one and not OF_ANOTHER_MIND.search(one)]
+    return [one for one in found if one and not KNOWN_DIFFERENCES.search(one)]
 
 
 def test_what_kafka_made_is_read_and_written_as_kafka_does(feature_oracle: Oracle, feature_jar: Path) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from decoders.schema.registry import default_schemas
-from decoders.tls.receiver import Receiver
+from decoders.tls.protection import CipherSuite, next_secret
 from streaming.broker.ports import HOST
 from streaming.check.examination import examine
 from streaming.demo.loopback import DemoTls, TlsEndpoint
@@ -108,16 +108,15 @@ def test_updated_keys_are_read(
     assert len(updates) > 8
 
 
-def count_updates(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def count_updates(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Let each update of keys add an item to the returned list."""
-    updates: list[int] = []
-    update = Receiver._update
+    updates: list[bytes] = []
 
-    def counted(receiver: Receiver) -> None:
-        updates.append(receiver.number)
-        update(receiver)
+    def counted(suite: CipherSuite, secret: bytes) -> bytes:
+        updates.append(secret)
+        return next_secret(suite, secret)
 
-    monkeypatch.setattr(Receiver, "_update", counted)
+    monkeypatch.setattr("decoders.tls.receiver.next_secret", counted)
     return updates
 
 

@@ -39,12 +39,8 @@ VERSIONS = {
 def test_a_draft_has_its_versions_and_nothing_is_wrong_with_it(draft: str) -> None:
     schemas = Schemas.load(DRAFTS / draft)
     versions = {api.name: str(api.release_versions) for api in schemas.apis}
-    assert versions == VERSIONS["base"] | _of_kip_511(draft) | VERSIONS[draft]
+    assert versions == VERSIONS["base"] | VERSIONS[draft]
     assert lint(DRAFTS / draft) == []
-
-
-def _of_kip_511(draft: str) -> dict[str, str]:
-    return VERSIONS["kip-511"] if draft == "kip-1313" else {}
 
 
 @pytest.mark.parametrize("draft", VERSIONS)

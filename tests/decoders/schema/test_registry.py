@@ -81,12 +81,12 @@ def test_the_overlay_adds_one_version_on_header_3_to_all_but_sasl_handshake(api:
     assert [version for version in range(-1, 99) if api.request_header_version(version) == 3] == [added]
 
 
-@pytest.mark.parametrize("api", LIVING)
+EXCEPTIONS = {"OffsetDelete", "GetTelemetrySubscriptions", "PushTelemetry", "SaslHandshake"}
+
+
+@pytest.mark.parametrize("api", [each for each in LIVING if each.id not in EXCEPTIONS])
 def test_a_version_of_the_overlay_has_the_body_of_the_one_before(api: Api) -> None:
     added = api.versions.highest
-    exceptions = {"OffsetDelete", "GetTelemetrySubscriptions", "PushTelemetry", "SaslHandshake"}
-    if api.name in exceptions:
-        return
     for message in (api.request, api.response):
         assert shape(compile_message(message, added)) == shape(compile_message(message, added - 1))
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from decoders.frame.record import Closing, Kind
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome
-from decoders.tls.records import HEADER_SIZE, BrokenRecordError, RecordReader, TlsRecord
 from decoders.wire.chunk import PIECE_COST
 from decoders.wire.segment import Packet
 from tests.decoders.tls.writer import SUITES, TlsWriter
@@ -94,24 +93,3 @@ def test_bytes_that_are_no_record_are_not_kept() -> None:
     assert grown < 200_000
     tracker.finish()
     assert_balanced(tracker.ledger)
-
-
-def first_record(data: bytes) -> TlsRecord | None:
-    """The first header in some bytes with its record, found by trying each place."""
-    for at in range(len(data) - HEADER_SIZE + 1):
-        reader = RecordReader(at)
-        reader.push(data[at:])
-        try:
-            return reader.next()
-        except BrokenRecordError:
-            continue
-    return None
-
-
-@examples(200)
-@given(st.lists(st.sampled_from([0, 1, 3, 5, 0x14, 0x17, 0x40, 0xFF]), max_size=30))
-def test_a_record_is_found_wherever_it_begins(content: list[int]) -> None:
-    reader = RecordReader(-1)
-    reader.lose(1)
-    reader.push(bytes(content))
-    assert reader.next() == first_record(bytes(content))
