@@ -23,10 +23,6 @@ CUTTER = ColumnarCutter(SCHEMAS)
 few_examples = examples(3, suppress_health_check=list(HealthCheck), database=None)
 
 
-def in_order(records: list[Record]) -> list[Record]:
-    return sorted(records, key=lambda record: record.sequence)
-
-
 @pytest.mark.parametrize("api", [pytest.param(api, id=api.name) for api in APIS])
 @few_examples
 @given(data=st.data())
