@@ -73,7 +73,7 @@ def test_prometheus_scrapes_and_sends_alerts_to_alertmanager(application: Exposi
         assert all(alert["generatorURL"].startswith(observers.prometheus.url) for alert in alerts)
 
 
-def test_they_listen_on_loopback_alone_and_end(application: Exposition) -> None:
+def test_both_servers_listen_on_loopback_alone_and_end(application: Exposition) -> None:
     """Neither of them asks for a password."""
     with Observers(watched(application)) as observers:
         ports = {

@@ -78,7 +78,7 @@ def test_an_archive_tells_the_same_as_its_capture(capture: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_so_does_the_archive_of_real_clients(tmp_path: Path) -> None:
+def test_the_archive_of_real_clients_tells_the_same_as_their_capture(tmp_path: Path) -> None:
     examination = archived(real_clients.CAPTURE, tmp_path / "archive")
     usage = archived_usage(tmp_path / "archive")
     assert comparable(usage.clients) == comparable(examination.usage)

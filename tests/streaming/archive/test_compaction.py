@@ -113,7 +113,7 @@ def test_a_merged_file_that_was_not_finished_is_deleted(archive: Archive, tmp_pa
     ]
 
 
-def test_it_happens_once_a_day(archive: Archive, tmp_path: Path) -> None:
+def test_compaction_runs_once_a_day(archive: Archive, tmp_path: Path) -> None:
     compaction = DailyCompaction(archive, lambda: (NOON + DAY) * MINUTE)
     for batch, day in ((5, TODAY), (6, TODAY)):
         compaction.after_batch("q", batch, day)

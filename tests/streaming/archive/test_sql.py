@@ -41,7 +41,7 @@ def answered(database: duckdb.DuckDBPyConnection, query: str) -> Rows:
     return database.execute(query).fetchall()
 
 
-def test_there_are_ten() -> None:
+def test_the_page_has_ten_queries() -> None:
     assert len(QUERIES) >= 10
 
 

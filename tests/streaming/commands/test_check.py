@@ -129,7 +129,7 @@ def test_control_characters_of_the_wire_do_not_reach_the_terminal(kipwatch: Kipw
     assert ran.output.startswith(f"{path}: ")
 
 
-def test_it_needs_no_java_and_loads_no_spark(captures: Path) -> None:
+def test_check_needs_no_java_and_loads_no_spark(captures: Path) -> None:
     """It loads none of the other large libraries of the query, either."""
     script = (
         "import sys; from streaming.commands.main import main; status = main(sys.argv[1:]);"

@@ -131,7 +131,7 @@ def test_only_violations_are_called_violated(lines_of: Lines) -> None:
     assert states["kip1313/instance-id-reserved"] == "improvement"
 
 
-def test_one_is_not_many(lines_of: Lines) -> None:
+def test_one_is_written_in_the_singular(lines_of: Lines) -> None:
     for capture in (planted.CAPTURE, real_clients.CAPTURE):
         assert not re.search(
             r"\b1 (findings|frames|connections|violations|times)\b", "\n".join(lines_of(capture))

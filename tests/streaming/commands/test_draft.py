@@ -41,7 +41,7 @@ def test_its_example_frames_are_a_capture_that_conforms(
     assert [frame.get("failure") for frame in frames] == [None] * len(frames)
 
 
-def test_it_says_what_changes_and_whom_it_touches(kipwatch: Kipwatch) -> None:
+def test_a_draft_shows_what_changes_and_whom_it_touches(kipwatch: Kipwatch) -> None:
     ran = kipwatch("draft", DRAFTS / "kip-1082", real_clients.CAPTURE)
     lines = ran.output.splitlines()
     assert "    versions: 0 → 0-1" in lines

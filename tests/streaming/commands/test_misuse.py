@@ -192,7 +192,7 @@ def test_a_rule_that_does_not_exist(kipwatch: Kipwatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_java")
 @pytest.mark.parametrize("command", ["run", "demo"])
-def test_without_java(kipwatch: Kipwatch, command: str) -> None:
+def test_a_command_that_needs_java_says_what_to_install(kipwatch: Kipwatch, command: str) -> None:
     """The error comes before Spark or a broker is started, and says what to install."""
     line = kipwatch(command).error_line
     assert line.startswith("no Java 17+")

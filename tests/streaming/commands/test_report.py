@@ -137,7 +137,7 @@ def test_mistaken_features_are_one_line(
 
 
 @pytest.mark.slow
-def test_it_runs_without_java(captures: Path) -> None:
+def test_report_runs_without_java(captures: Path) -> None:
     assert run_process("report", captures / "violating.pcap", **WITHOUT_JAVA).status == 0
 
 

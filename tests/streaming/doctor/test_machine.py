@@ -25,7 +25,7 @@ def test_without_the_right_to_capture_it_says_how_to_get_it(monkeypatch: pytest.
     assert (found.answer, "CAP_NET_RAW" in found.detail) == (NO, True)
 
 
-def test_users() -> None:
+def test_the_user_of_a_feeder_must_exist() -> None:
     assert machine.feeder_user("no-such-user").detail.startswith("does not exist: create it")
     assert machine.feeder_user("nobody").answer is (NO if os.geteuid() else YES)
 
@@ -35,7 +35,7 @@ def test_only_root_can_become_another_user(monkeypatch: pytest.MonkeyPatch) -> N
     assert machine.feeder_user("nobody").detail.startswith("only root can become it")
 
 
-def test_interfaces() -> None:
+def test_an_interface_must_exist() -> None:
     assert machine.interface("lo").answer is YES
     missing = machine.interface("eth77")
     assert missing.answer is NO

@@ -86,7 +86,7 @@ def test_a_client_that_takes_the_time_of_all_is_given_up_and_the_others_lose_not
     assert ledger.lost == 0
 
 
-def test_it_is_followed_again_after_a_minute() -> None:
+def test_a_client_that_was_given_up_is_followed_again_after_a_minute() -> None:
     following = Following()
     following.feed(swapped(ATTACKER, SLOW), 1.0)
     later = packets_between(exchanges(1), SocketAddress(ATTACKER.address, 50_001))

@@ -124,7 +124,7 @@ def test_a_token_is_read_anew_and_a_refusal_told(server: PodServer) -> None:
         until(lambda: watch.current_since)
 
 
-def test_who_is_not_signed_by_the_accounts_authority_is_not_believed(
+def test_a_server_that_the_accounts_authority_did_not_sign_is_not_believed(
     server: PodServer, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"

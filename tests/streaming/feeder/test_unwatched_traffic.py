@@ -77,7 +77,7 @@ def test_a_connection_that_has_ended_is_still_known(listener: socket.socket) -> 
     assert without_own(own, packets(ours, port)) == []
 
 
-def test_it_is_forgotten_when_its_addresses_may_be_reused(
+def test_a_connection_is_forgotten_when_its_addresses_may_be_reused(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unwatched_traffic, "REMEMBERED", 0.05)
@@ -99,7 +99,7 @@ def test_a_connection_that_lives_for_milliseconds_is_seen(listener: socket.socke
         assert without_own(own, ours) == []
 
 
-def test_one_that_is_still_connecting_is_known_by_its_own_end(listener: socket.socket) -> None:
+def test_a_connection_that_is_not_established_is_known_by_its_own_end(listener: socket.socket) -> None:
     with socket.socket() as client:
         client.bind(("127.0.0.1", 0))
         ours = packets(client.getsockname()[1], listener.getsockname()[1])
@@ -199,7 +199,9 @@ def with_padding_of_ipv6(packet: Packet) -> Packet:
         ("2001:db8::7", "0.0.0.0/0", False),
     ],
 )
-def test_addresses_and_networks(client: str, network: str, is_excluded: bool) -> None:
+def test_connections_of_excluded_addresses_and_networks_are_removed(
+    client: str, network: str, is_excluded: bool
+) -> None:
     sent, ledger = opened_by(client), Ledger()
     excluded = ExcludedTraffic([ip_network("192.0.2.0/24"), ip_network(network)])
     left = list(excluded.without_excluded(PacketBatch.of(sent), ledger).packets())
@@ -209,8 +211,11 @@ def test_addresses_and_networks(client: str, network: str, is_excluded: bool) ->
     assert balances(ledger)
 
 
-def test_packets_that_the_columns_do_not_hold_are_parsed_one_by_one() -> None:
-    sent = [with_padding_of_ipv6(packet) for packet in opened_by("2001:db8::7")]
+@pytest.mark.parametrize("kept", [1_500, 100], ids=["whole", "cut by the kernel"])
+def test_packets_that_the_columns_do_not_hold_are_parsed_one_by_one(kept: int) -> None:
+    whole = [with_padding_of_ipv6(packet) for packet in opened_by("2001:db8::7")]
+    sent = [packet._replace(data=packet.data[:kept]) for packet in whole]
+    assert (sent == whole) == (kept == 1_500)
     others, ledger = opened_by("2001:db8::9"), Ledger()
     excluded = ExcludedTraffic([ip_network("2001:db8::7")])
     assert list(excluded.without_excluded(PacketBatch.of(sent + others), ledger).packets()) == others

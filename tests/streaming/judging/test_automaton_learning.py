@@ -229,7 +229,7 @@ class TestTheSecondConnection:
         states = states_of(stores.walked.load().connections).values()
         assert [state.conversation.progress.sequence for state in states] == [3097, 3098]
 
-    def test_those_with_another_client_instance_id_are_not_judged(self) -> None:
+    def test_statements_with_another_client_instance_id_are_not_judged(self) -> None:
         judged, stores, report = judged_per_batch(["look up", "look up"] * 3)
         assert judged == [0, 0, 0]
         assert report.checks["kip1313/instance-id-changed"] == {"conforms": 2}

@@ -52,7 +52,7 @@ def test_an_older_header_has_the_client_id_in_every_request(client: InstanceClie
         assert (request.header_version, request.client_id, request.client_instance_id) == (2, "app", None)
 
 
-def test_it_breaks_rules_on_request(client: InstanceClient) -> None:
+def test_the_client_breaks_rules_on_request(client: InstanceClient) -> None:
     client.frame("ApiVersions", 6, SOFTWARE)
     request = read(client.frame("Metadata", 14, {}, client_id="again", instance_id=ID_B))
     assert (request.client_id, request.client_instance_id) == ("again", ID_B)

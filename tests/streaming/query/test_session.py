@@ -87,7 +87,7 @@ def test_a_cluster_is_refused_in_one_line(tmp_path: Path) -> None:
         nameless_settings("spark://master:7077", [], tmp_path, "")
 
 
-def test_who_has_a_name_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_whom_the_machine_does_not_know_is_nameless(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_nameless()
     monkeypatch.setattr(os, "getuid", lambda: NAMELESS)
     assert is_nameless()

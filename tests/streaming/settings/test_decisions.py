@@ -93,7 +93,7 @@ def test_what_is_not_a_network_is_refused(network: str) -> None:
 
 
 @pytest.mark.parametrize(("today", "expired"), [(UNTIL, False), (date(2026, 7, 1), True)])
-def test_it_holds_until_and_including_its_day(today: date, expired: bool) -> None:
+def test_a_suppression_holds_until_and_including_its_day(today: date, expired: bool) -> None:
     rules, use = suppressed_by(today)
     assert bool(rules) is not expired
     assert use.expired is expired
