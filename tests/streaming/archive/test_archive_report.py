@@ -24,11 +24,15 @@ from tests.streaming.captures import packets_of, write_packets
 NAMES = default_schemas().api_names
 
 
-def silent() -> Exchange:
+HANDSHAKE = 3
+"""Packets of a connection before its first request."""
+
+
+def silent(client_id: str = "silent", client: str = "10.0.0.7:41000") -> Exchange:
     """A client that never asks for the versions."""
-    exchange = Exchange(connection=b"s" * 16, client="10.0.0.7:41000")
+    exchange = Exchange(connection=b"s" * 16, client=client)
     for _ in range(2):
-        exchange.request("Metadata", 1, client_id="silent")
+        exchange.request("Metadata", 1, client_id=client_id)
     exchange.close()
     return exchange
 
@@ -50,8 +54,10 @@ def archived(capture: Path, folder: Path) -> Examination:
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
+    """Of three clients. One was connected when the capture began, so it may have asked before."""
     packets = [packet for exchange in (asking(), silent()) for packet in packets_of(exchange)]
-    return write_packets(tmp_path / "two.pcap", sorted(packets, key=lambda packet: packet.captured_at))
+    packets += packets_of(silent("joined", "10.0.0.8:42000"))[HANDSHAKE:]
+    return write_packets(tmp_path / "three.pcap", sorted(packets, key=lambda packet: packet.captured_at))
 
 
 def comparable(clients: list[ClientUsage]) -> list[tuple[object, ...]]:
@@ -71,10 +77,13 @@ def test_an_archive_tells_the_same_as_its_capture(capture: Path, tmp_path: Path)
     examination = archived(capture, tmp_path / "archive")
     usage = archived_usage(tmp_path / "archive")
     assert comparable(usage.clients) == comparable(examination.usage)
-    assert len(usage.clients) == 2
-    assert [client.usage.without_api_versions for client in usage.clients] == [0, 1]
+    assert {client.client_id: client.usage.without_api_versions for client in usage.clients} == {
+        "app": 0,
+        "silent": 1,
+        "joined": 0,
+    }
     assert usage.brokers == [AdvertisingBroker("", "10.0.0.2:9092", ADVERTISED)]
-    assert (usage.requests, usage.folded) == (5, 0)
+    assert (usage.requests, usage.folded) == (7, 0)
 
 
 @pytest.mark.slow
@@ -90,7 +99,7 @@ def test_the_archive_of_real_clients_tells_the_same_as_their_capture(tmp_path: P
 def test_a_capture_that_is_archived_again_counts_once(capture: Path, tmp_path: Path) -> None:
     for _ in range(2):
         archived(capture, tmp_path / "archive")
-    assert archived_usage(tmp_path / "archive").requests == 5
+    assert archived_usage(tmp_path / "archive").requests == 7
 
 
 def test_requests_of_folded_clients_are_counted(tmp_path: Path) -> None:

@@ -58,6 +58,15 @@ def test_the_rows_of_a_past_day_are_in_one_file(archive: Archive, tmp_path: Path
     assert merged.metadata[VERSION_KEY] == str(VERSION).encode()
 
 
+def test_a_merged_file_has_few_row_groups(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.archive.archive._ROWS_OF_GROUP", 2)
+    archive.compact("q", before=TOMORROW, below=9)
+    merged = pq.ParquetFile(tmp_path / "usage" / f"day={TODAY}" / "q-merged-000000000004.parquet").metadata
+    assert [merged.row_group(number).num_rows for number in range(merged.num_row_groups)] == [2, 2, 1]
+
+
 def test_the_latest_batch_is_left_for_it_may_be_judged_again(archive: Archive, tmp_path: Path) -> None:
     archive.compact("q", before=TOMORROW, below=4)
     assert files(tmp_path)[1:] == ["q-000000000004.parquet", "q-merged-000000000003.parquet"]

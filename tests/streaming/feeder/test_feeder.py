@@ -42,14 +42,14 @@ class FakeOutlet:
 
     shed_bytes, waiting_bytes = 5, 7
 
-    def __init__(self, fatal: str = "", left: int = 0) -> None:
+    def __init__(self, fatal: str = "", left: int = 0, refused: int = 0) -> None:
         self.records: list[Record] = []
-        self.fatal, self._left = fatal, left
+        self.fatal, self._left, self._refused = fatal, left, refused
         self.is_accepting = not fatal
 
     @property
     def fates(self) -> dict[str, int]:
-        return {"delivered": len(self.records), "refused": 0, "shed": 0}
+        return {"delivered": len(self.records), "refused": self._refused, "shed": 0}
 
     def publish(self, record: Record) -> None:
         self.records.append(record)
@@ -86,9 +86,9 @@ def test_packets_become_records_and_the_metrics_count_them() -> None:
     assert value("kipwatch_capture_bytes_total", {"fate": "framed"}) == len(prefixed(metadata(1)))
 
 
-def test_records_that_were_not_accepted_at_the_end_are_an_error() -> None:
+def test_records_that_kafka_refused_or_did_not_accept_in_time_are_an_error() -> None:
     with pytest.raises(UserError, match="did not accept 3 records"):
-        Feeder(Configuration(), run=1).run(batches(packets()), FakeOutlet(left=3))
+        Feeder(Configuration(), run=1).run(batches(packets()), FakeOutlet(left=1, refused=2))
 
 
 def test_when_no_record_can_be_published_any_more_the_feeder_ends() -> None:
