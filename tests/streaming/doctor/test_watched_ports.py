@@ -25,12 +25,6 @@ Talk = Callable[[socket.socket, socket.socket], object]
 SECONDS = 2.0
 
 
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server
-
-
 @contextlib.contextmanager
 def talking(listener: socket.socket, talk: Talk) -> Iterator[int]:
     """Connect to a port again and again, and speak. Yields the port."""

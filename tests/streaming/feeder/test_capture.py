@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from ipaddress import ip_network
 
@@ -69,13 +68,6 @@ def test_a_vlan_tag_that_the_kernel_removed_is_inserted_again(status: int, ether
     segment = read_segment(tagged)
     assert isinstance(segment, Segment)
     assert segment.destination == SERVER
-
-
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(5)
-        yield server
 
 
 def converse(listener: socket.socket, response: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from decoders.codec.request import read_request
 from decoders.frame.record import Kind, Record
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.packets import PacketBatch
+from streaming.broker.ports import free_ports
 from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.feeder import Feeder
 from streaming.settings.configuration import Configuration
@@ -34,15 +34,9 @@ def started(stack: ExitStack, what: str, port: int) -> subprocess.Popen[bytes]:
     return process
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
-
-
 @captures
 def test_honest_clients_lose_nothing_beside_pipelining_floods_and_dripping() -> None:
-    port, outlet = free_port(), FakeOutlet()
+    (port,), outlet = free_ports(1), FakeOutlet()
     configuration, stopping = Configuration(ports=[port]), threading.Event()
     with ExitStack() as stack:
         server = started(stack, "serve", port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 
 import numpy as np
@@ -37,12 +37,6 @@ LOOPBACK = socket.inet_aton("127.0.0.1")
 PAYLOAD = b"a request of our own"
 REQUEST = prefixed(metadata(1))
 BROKER = {4: "10.0.0.1", 6: "2001:db8::1"}
-
-
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server
 
 
 def packets(client_port: int, server_port: int) -> list[Packet]:

@@ -16,13 +16,6 @@ SCHEMAS = default_schemas()
 
 
 @pytest.fixture
-def listener() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(5)
-        yield server
-
-
-@pytest.fixture
 def client(listener: socket.socket) -> Iterator[InstanceClient]:
     with InstanceClient(SCHEMAS, listener.getsockname(), "app", ID_A) as connected:
         yield connected

@@ -50,20 +50,13 @@ class RecordedPackets:
 
 
 @pytest.fixture
-def target() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(PATIENCE)
-        yield server
-
-
-@pytest.fixture
 def recording() -> RecordedPackets:
     return RecordedPackets()
 
 
 @pytest.fixture
-def relay(target: socket.socket, recording: RecordedPackets) -> Iterator[Relay]:
-    with Relay(target.getsockname(), recording) as running:
+def relay(listener: socket.socket, recording: RecordedPackets) -> Iterator[Relay]:
+    with Relay(listener.getsockname(), recording) as running:
         yield running
 
 
@@ -71,13 +64,13 @@ Ends = Callable[[], tuple[socket.socket, socket.socket]]
 
 
 @pytest.fixture
-def ends(relay: Relay, target: socket.socket) -> Iterator[Ends]:
+def ends(relay: Relay, listener: socket.socket) -> Iterator[Ends]:
     """Connects a client through the relay. Returns it and the broker's end."""
     opened: list[socket.socket] = []
 
     def connect() -> tuple[socket.socket, socket.socket]:
         client = socket.create_connection(relay.address, timeout=PATIENCE)
-        broker, _ = target.accept()
+        broker, _ = listener.accept()
         broker.settimeout(PATIENCE)
         opened.extend((client, broker))
         return client, broker
@@ -189,7 +182,7 @@ def test_a_request_after_a_response_acknowledges_it(
 
 
 def test_a_request_that_crosses_a_response_does_not_acknowledge_it(
-    target: socket.socket, recording: RecordedPackets
+    listener: socket.socket, recording: RecordedPackets
 ) -> None:
     """It reaches the relay just before the response is passed on, and is read just behind."""
     request, response = prefixed(metadata(1)), prefixed(metadata_response(1))
@@ -202,10 +195,10 @@ def test_a_request_that_crosses_a_response_does_not_acknowledge_it(
             client.sendall(request)
 
     with (
-        Relay(target.getsockname(), record) as relay,
+        Relay(listener.getsockname(), record) as relay,
         socket.create_connection(relay.address, timeout=PATIENCE) as client,
     ):
-        broker, _ = target.accept()
+        broker, _ = listener.accept()
         client.sendall(request)
         receive(broker, len(request))
         broker.sendall(response)
@@ -279,21 +272,21 @@ def test_an_unreachable_target_breaks_the_connection(recording: RecordedPackets)
 
 
 def test_closing_breaks_off_every_connection_and_frees_the_port(
-    target: socket.socket, recording: RecordedPackets
+    listener: socket.socket, recording: RecordedPackets
 ) -> None:
-    relay = Relay(target.getsockname(), recording)
+    relay = Relay(listener.getsockname(), recording)
     with socket.create_connection(relay.address, timeout=PATIENCE) as client:
-        target.accept()[0].close()
+        listener.accept()[0].close()
         relay.close()
         with pytest.raises(ConnectionError):
             client.sendall(b"?")
             while client.recv(1):
                 pass
-    with Relay(target.getsockname(), recording, relay.address[1]):
+    with Relay(listener.getsockname(), recording, relay.address[1]):
         pass
 
 
-def test_a_taken_port_is_one_clear_line(target: socket.socket, recording: RecordedPackets) -> None:
-    port = target.getsockname()[1]
+def test_a_taken_port_is_one_clear_line(listener: socket.socket, recording: RecordedPackets) -> None:
+    port = listener.getsockname()[1]
     with pytest.raises(RelayError, match=f"cannot listen on port {port}: Address already in use"):
-        Relay(target.getsockname(), recording, port)
+        Relay(listener.getsockname(), recording, port)
