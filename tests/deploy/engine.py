@@ -14,7 +14,7 @@ from typing import Final
 from streaming.broker.jars import jars
 from tests.deploy.images import CACHE, LOADED, USER
 from tests.deploy.test_wheel import PIP
-from tests.repository.tree import ROOT, files
+from tests.repository.tree import copy_files, files
 
 PROGRAMS: Final = ("mmdebstrap", "podman")
 PACKAGES: Final = "mmdebstrap podman netavark aardvark-dns iptables runc"
@@ -69,9 +69,7 @@ class Podman:
         self.run("import", "--quiet", debian, MADE, seconds=300)
         self._derive_debian()
         sources = self.folder / "sources"
-        for path in files():
-            (sources / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / path, sources / path)
+        copy_files(sources, files())
         flags = ["--pull=never", "--network=host", "--file", "deploy/image/Dockerfile", "--tag", "kipwatch"]
         self.run("build", *flags, ".", seconds=1500, cwd=sources)
 

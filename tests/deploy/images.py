@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streaming.broker.jars import jars
-from tests.repository.tree import ROOT, files
+from tests.repository.tree import ROOT, copy_files, files
 
 CACHE: Final = "/var/cache/kipwatch"
 USER: Final = 10001
@@ -40,9 +40,7 @@ def build(debian: Path, part: str, root: Path) -> None:
     root.mkdir()
     subprocess.run(["tar", "--extract", "--file", debian, "--directory", root], check=True, timeout=120)
     sources = root / "tmp/kipwatch"
-    for path in _admitted():
-        (sources / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / path, sources / path)
+    copy_files(sources, _admitted())
     for name in filter(os.path.exists, LOADED):
         (root / name[1:]).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(name, root / name[1:])

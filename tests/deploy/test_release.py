@@ -19,7 +19,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from streaming.broker.jars import PINS
 from tests.deploy import go_programs
-from tests.repository.tree import ROOT, files
+from tests.repository.tree import copy_files, files
 
 pytestmark = [
     pytest.mark.long,
@@ -33,9 +33,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder `dist` of a copy of this tree."""
     folder = tmp_path_factory.mktemp("release")
     helm, clone = go_programs.install(go_programs.HELM, folder), folder / "clone"
-    for path in files():
-        (clone / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / path, clone / path)
+    copy_files(clone, files())
     git = ["git", "-c", "user.name=release", "-c", "user.email=release@example.org"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "A release"]):
         subprocess.run([*git, *command], cwd=clone, check=True)

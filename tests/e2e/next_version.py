@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from zipfile import ZipFile
 
-from tests.repository.tree import ROOT, files
+from tests.repository.tree import copy_files, files
 
 
 def unpack_next_version(folder: Path) -> tuple[str, dict[str, str]]:
@@ -18,9 +18,7 @@ def unpack_next_version(folder: Path) -> tuple[str, dict[str, str]]:
     """
     number = f"{version('kipwatch')}.post1"
     sources, installed = folder / "sources", folder / "installed"
-    for path in files():
-        (sources / path).parent.mkdir(parents=True, exist_ok=True)
-        (sources / path).write_bytes((ROOT / path).read_bytes())
+    copy_files(sources, files())
     project = sources / "pyproject.toml"
     line = f'version = "{version("kipwatch")}"'
     assert line in project.read_text()

@@ -19,8 +19,8 @@ TOPIC = "work"
 
 @contextmanager
 def working(bootstrap: str) -> Iterator[None]:
-    """Let clients work: some live as long as all others together, some come and go."""
-    stop = threading.Event()
+    """Let clients work: some live as long as all others together, some come and go. Raises what ended one."""
+    stop, failed = threading.Event(), list[Exception]()
     jobs: list[Callable[[], None]] = [
         lambda: produce(bootstrap, "steady", stop, 1e9),
         lambda: produce(bootstrap, "brief", stop, 7),
@@ -29,7 +29,14 @@ def working(bootstrap: str) -> Iterator[None]:
     for protocol in ("classic", "consumer"):
         for lifetime in (1e9, 1e9, 20):
             jobs.append(lambda p=protocol, t=lifetime: consume(bootstrap, p, stop, t))  # type: ignore[misc]
-    threads = [threading.Thread(target=job) for job in jobs]
+
+    def work(job: Callable[[], None]) -> None:
+        try:
+            job()
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(job,)) for job in jobs]
     with ExitStack() as ending:
         for thread in threads:
             ending.callback(thread.join, 120)
@@ -37,6 +44,8 @@ def working(bootstrap: str) -> Iterator[None]:
         for thread in threads:
             thread.start()
         yield
+    if failed:
+        raise failed[0]
 
 
 def produce(bootstrap: str, name: str, stop: threading.Event, lifetime: float) -> None:

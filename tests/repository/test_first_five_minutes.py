@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository.tree import ROOT, files
+from tests.repository.tree import ROOT, copy_files, files
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -20,7 +20,8 @@ MARK = "-- end of a block --"
 
 
 def test_the_commands_run_and_print_what_the_page_says(tmp_path: Path) -> None:
-    clone = copied(tmp_path / "clone")
+    clone = tmp_path / "clone"
+    copy_files(clone, files())
     script = tmp_path / "commands.sh"
     script.write_text("set -e\n" + "".join(f"{commands}echo '{MARK}'\n" for commands, _ in BLOCKS))
     # python3 is the one that these tests run with.
@@ -45,11 +46,3 @@ def test_most_of_the_page_is_run() -> None:
     """Else a change of its form would leave nothing to test."""
     assert len(BLOCKS) == 7
     assert [expected for _, expected in BLOCKS].count("") < 5
-
-
-def copied(clone: Path) -> Path:
-    """A clone with the changes that are not committed yet."""
-    for path in files():
-        (clone / path).parent.mkdir(parents=True, exist_ok=True)
-        (clone / path).write_bytes((ROOT / path).read_bytes())
-    return clone

@@ -38,8 +38,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", SHOWN, ids=" ".join)
-def test_it_runs(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """It is no misuse, prints something or writes the files that it names."""
+def test_a_shown_command_runs(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It exits as it should, prints something, and writes the files that it names."""
     offends = words[0] in ("check", "doctor")
     before = set(folder.rglob("*"))
     assert main(words) in ((0, 1) if offends else (0,))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +22,13 @@ def files() -> list[Path]:
         check=True,
     ).stdout
     return [path for path in map(Path, listed.splitlines()) if (ROOT / path).is_file()]
+
+
+def copy_files(folder: Path, paths: Iterable[Path]) -> None:
+    """Copy files of the repository to their places below another folder."""
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, folder / path)
 
 
 def anchors(document: Path) -> set[str]:

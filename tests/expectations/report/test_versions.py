@@ -46,7 +46,7 @@ def test_a_version_is_common_exactly_if_every_broker_takes_it(brokers: list[Adve
             assert taken is (key in common and common[key][0] <= version <= common[key][1])
 
 
-def test_no_broker_has_nothing_in_common() -> None:
+def test_without_brokers_no_version_is_common() -> None:
     assert common_ranges([]) == {}
 
 
