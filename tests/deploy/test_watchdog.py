@@ -22,11 +22,12 @@ AFTER = 1.5
 
 
 class Watchdog:
-    """A running receiver, whose command adds a line to a file."""
+    """A running receiver, whose command adds a line to a file, and fails before there are enough lines."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, enough: int = 1) -> None:
         self.acted = folder / "acted"
-        add = f"open({str(self.acted)!r}, 'a').write('silent\\n')"
+        name = repr(str(self.acted))
+        add = f"open({name}, 'a').write('silent\\n'); exit(len([*open({name})]) < {enough})"
         command = [sys.executable, "-u", str(PROGRAM), "--listen", "127.0.0.1:0", "--after", str(AFTER)]
         self.process = subprocess.Popen(
             [*command, "--", sys.executable, "-c", add], stdout=subprocess.PIPE, text=True
@@ -35,15 +36,15 @@ class Watchdog:
         self.address = self.process.stdout.readline().split()[-1]
 
     def post(self, name: str = "KipwatchWatchdog", status: str = "firing") -> int:
-        return self._ask(json.dumps({"alerts": [{"status": status, "labels": {"alertname": name}}]}).encode())
+        return self.ask(json.dumps({"alerts": [{"status": status, "labels": {"alertname": name}}]}).encode())
 
     def get(self) -> int:
-        return self._ask(None)
+        return self.ask(None)
 
     def times_acted(self) -> int:
         return len(self.acted.read_text().splitlines()) if self.acted.exists() else 0
 
-    def _ask(self, body: bytes | None) -> int:
+    def ask(self, body: bytes | None) -> int:
         try:
             with urllib.request.urlopen(f"http://{self.address}", body, timeout=10) as response:
                 status: int = response.status
@@ -51,13 +52,18 @@ class Watchdog:
         except urllib.error.HTTPError as error:
             return error.code
 
+    def __enter__(self) -> Watchdog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
 
 @pytest.fixture
 def watchdog(tmp_path: Path) -> Iterator[Watchdog]:
-    started = Watchdog(tmp_path)
-    yield started
-    started.process.terminate()
-    started.process.wait(10)
+    with Watchdog(tmp_path) as started:
+        yield started
 
 
 @pytest.mark.slow
@@ -69,6 +75,28 @@ def test_it_acts_once_for_each_silence(watchdog: Watchdog) -> None:
     assert watchdog.times_acted() == 1
     assert (watchdog.post(), watchdog.get()) == (200, 200)
     until(lambda: watchdog.times_acted() == 2)
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_is_run_again(tmp_path: Path) -> None:
+    with Watchdog(tmp_path, enough=2) as watchdog:
+        until(lambda: watchdog.times_acted() == 2)
+        time.sleep(AFTER)
+        assert watchdog.times_acted() == 2
+
+
+@pytest.mark.slow
+def test_the_command_runs_although_other_alerts_arrive(watchdog: Watchdog) -> None:
+    def other_arrives() -> bool:
+        assert watchdog.post("KipwatchStalled") == 400
+        return watchdog.times_acted() == 1
+
+    until(other_arrives)
+
+
+@pytest.mark.parametrize("body", [b"", b"KipwatchWatchdog", b"[]", b'{"alerts": 1}', b'{"alerts": [{}]}'])
+def test_a_body_that_is_no_notification_is_refused(watchdog: Watchdog, body: bytes) -> None:
+    assert watchdog.ask(body) == 400
 
 
 @pytest.mark.parametrize(
