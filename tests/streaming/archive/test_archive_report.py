@@ -102,6 +102,17 @@ def test_a_capture_that_is_archived_again_counts_once(capture: Path, tmp_path: P
     assert archived_usage(tmp_path / "archive").requests == 7
 
 
+def test_a_long_capture_is_archived_in_several_batches(
+    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that memory does not grow with it."""
+    monkeypatch.setattr("streaming.archive.archive.REPORTS", 2)
+    archive = CaptureArchive(str(tmp_path / "archive"), NAMES)
+    examination = examine(capture, default_schemas(), archive=archive, window=1)
+    assert len([*(tmp_path / "archive" / "usage").rglob("*.parquet")]) > 2
+    assert comparable(archived_usage(tmp_path / "archive").clients) == comparable(examination.usage)
+
+
 def test_requests_of_folded_clients_are_counted(tmp_path: Path) -> None:
     known, folded = (Use(29_700_000, "c", "L", None, None, None, 3, 12, each) for each in (False, True))
     reports = [Report(0, usage=[Usage(known, {2: 3}), Usage(folded, {2: 4})])]

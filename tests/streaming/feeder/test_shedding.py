@@ -86,6 +86,7 @@ def test_every_byte_is_published_or_in_a_gap(lives: list[tuple[bytes, Kind, int,
     gaps = sum(one.true_length for one in published if one.kind is Kind.GAP)
     unseen = [opened for opened, connection in openings.items() if not by_connection[connection]]
     assert shed == gaps + sum(size for (opened, _), size in captured.items() if opened in unseen)
+    assert shedding.records == sequence - sum(one.kind is not Kind.GAP for one in published)
 
 
 def test_while_there_is_room_everything_passes() -> None:

@@ -85,6 +85,7 @@ def use_the_refused(connect: Connect) -> None:
 
 def _listed(client: InstanceClient) -> dict[int, int]:
     entries = negotiate(client, 3)["apiKeys"]
+    assert [entry for entry in entries if entry["minVersion"] > entry["maxVersion"]] == []
     settle()
     return {entry["apiKey"]: entry["maxVersion"] for entry in entries}
 

@@ -148,6 +148,17 @@ def test_a_tick_reads_the_pages_of_what_it_settles_alone() -> None:
     assert stored.is_settled()
 
 
+def test_what_is_forgotten_is_not_stored_although_nothing_else_changes() -> None:
+    store = filled(5)
+    late = postponed(renamed(claims_to_choose()[0], "late"), KEPT_FOR // 2)
+    JUDGE.process(stored := store.load(), [late])
+    store.save(stored)
+    forgetting = store.load()
+    forgetting.forget_silent(claims_to_choose()[0].until + 1)
+    store.save(forgetting)
+    assert everything(store.load()).keys() == {late.identity.digest}
+
+
 def test_a_claim_that_nobody_can_judge_is_stored_as_it_came() -> None:
     """The first claim of what a client shows, and any of a client ID, whose rules all wait."""
     one, two, three = (
