@@ -9,10 +9,18 @@ import pytest
 
 from decoders.codec.request import Request, read_request
 from decoders.schema.registry import default_schemas
-from streaming.probe.client import SOFTWARE, ConnectionClosedError, InstanceClient, read_frame
+from streaming.probe.client import (
+    ATTEMPTS,
+    SOFTWARE,
+    ConnectionClosedError,
+    InstanceClient,
+    await_success,
+    read_frame,
+)
 from tests.exchange import ID_A, ID_B
 
 SCHEMAS = default_schemas()
+COORDINATOR_NOT_AVAILABLE = 15
 
 
 @pytest.fixture
@@ -61,6 +69,15 @@ def test_a_closed_connection_is_an_error(listener: socket.socket, client: Instan
     listener.accept()[0].close()
     with pytest.raises(ConnectionClosedError, match="closed after Metadata v14"):
         client.request("Metadata", {})
+
+
+@pytest.mark.parametrize(("errors", "is_served"), [(2, True), (ATTEMPTS - 1, True), (ATTEMPTS, False)])
+def test_a_coordinator_that_is_being_made_is_asked_again(
+    errors: int, is_served: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streaming.probe.client.RETRY", 0.0)
+    answers = iter([COORDINATOR_NOT_AVAILABLE] * errors + [0])
+    assert await_success(lambda: next(answers)) == is_served
 
 
 def test_frames_are_read_completely_however_they_arrive() -> None:
