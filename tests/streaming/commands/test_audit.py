@@ -61,8 +61,10 @@ def test_damage_is_named_in_every_form(kipwatch: Kipwatch, damaged: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_days_without_rows_are_no_damage(kipwatch: Kipwatch, archive: Path) -> None:
-    assert kipwatch("audit", "--archive", archive, "--until", "2001-01-01").status == 0
+def test_damage_of_other_days_is_not_told(kipwatch: Kipwatch, damaged: Path) -> None:
+    """Nor is it damage that days have no rows."""
+    days = ("--until", "2001-01-01"), ("--since", "2001-01-01")
+    assert [kipwatch("audit", "--archive", damaged, *each).status for each in days] == [0, 1]
 
 
 @pytest.mark.parametrize(
