@@ -66,12 +66,17 @@ def test_a_listener_of_which_only_the_cluster_is_configured_tells_nothing_of_the
     assert outcome.checks[ACCEPTED, "not-shown"] == 1
 
 
-@pytest.mark.parametrize(("mid_stream", "anchor"), [(False, "first-request"), (True, "mid-stream")])
+@pytest.mark.parametrize(
+    ("mid_stream", "version", "anchor"),
+    [(False, 6, "first-request"), (False, 4, "later"), (True, 6, "mid-stream")],
+)
 def test_a_changed_instance_id_is_told_with_both_ids_and_where_the_first_was_seen(
-    mid_stream: bool, anchor: str
+    mid_stream: bool, version: int, anchor: str
 ) -> None:
     exchange = Exchange(mid_stream=mid_stream)
-    exchange.request("ApiVersions", 6, SOFTWARE, client_id="app", instance_id=ID_A)
+    first_id = ID_A if version == 6 else None
+    exchange.request("ApiVersions", version, SOFTWARE, client_id="app", instance_id=first_id)
+    exchange.request("Metadata", 14, instance_id=ID_A)
     exchange.request("Metadata", 14, instance_id=ID_B)
     (finding,) = (each for each in exchange.judge().findings if each.rule == "kip1313/instance-id-changed")
     assert (finding.expected, finding.observed) == ("AAECAwQFBgcICQoLDA0ODw", "EBESExQVFhcYGRobHB0eHw")
