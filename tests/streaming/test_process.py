@@ -18,6 +18,8 @@ from streaming.process import interrupt_held
 from tests.captures import real_clients
 
 CRASH = "import os; os.abort()"
+DUMPED = "import resource as r; r.setrlimit(r.RLIMIT_CORE, (r.getrlimit(r.RLIMIT_CORE)[1],) * 2); "
+"""Lets a crash leave a core as far as the hard limit permits, which most systems do not do by default."""
 FORBIDDEN = "from streaming.process import forbid_core_dumps; forbid_core_dumps(); "
 SHOWN = "import ctypes, resource; print(ctypes.CDLL(None).prctl(3), resource.getrlimit(resource.RLIMIT_CORE))"
 
@@ -81,7 +83,9 @@ def test_a_process_with_secrets_is_not_dumped() -> None:
 
 def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
-    process = subprocess.Popen([sys.executable, "-c", FORBIDDEN + CRASH], cwd=tmp_path, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-c", DUMPED + FORBIDDEN + CRASH], cwd=tmp_path, env=environment
+    )
     _, status = os.waitpid(process.pid, 0)
     process.returncode = status
     assert os.WIFSIGNALED(status)
