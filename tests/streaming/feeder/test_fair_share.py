@@ -148,14 +148,27 @@ def test_without_watched_ports_nobody_is_the_client() -> None:
     assert list(FairShares(()).note(sockets, len(sockets), BUSY, 1.0)) == []
 
 
+def attacked(segments: int, capture: object = None) -> Feeder:
+    """A feeder that an attacker alone has kept busy."""
+    attack = swapped(ATTACKER, segments)
+    batches = [PacketBatch.of(placed(attack[begin : begin + 500])) for begin in range(0, len(attack), 500)]
+    feeder = Feeder(Configuration(), run=1, capture=cast(InterfaceCapture, capture))
+    feeder.run(iter(batches), FakeOutlet())
+    return feeder
+
+
+def test_nobody_is_given_up_in_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is read as fast as it can be, and its packets wait."""
+    value = attacked(10_000).registry.get_sample_value
+    assert not value("kipwatch_capture_packets_total", {"fate": "given-up"})
+    assert "given-up" not in {json.loads(line)["feeder"] for line in capsys.readouterr().out.splitlines()}
+
+
 def test_a_feeder_names_who_is_given_up_and_counts_what_is_not_followed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     configure_log()
-    attack = swapped(ATTACKER, 40_000)
-    batches = [PacketBatch.of(placed(attack[begin : begin + 500])) for begin in range(0, len(attack), 500)]
-    feeder = Feeder(Configuration(), run=1, capture=cast(InterfaceCapture, FakeCapture()))
-    feeder.run(iter(batches), FakeOutlet())
+    feeder = attacked(40_000, FakeCapture())
     events = map(json.loads, capsys.readouterr().out.splitlines())
     (named,) = (event["client"] for event in events if event.get("feeder") == "given-up")
     assert named == "10.2.0.1/32"
