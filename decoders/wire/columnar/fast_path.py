@@ -333,9 +333,10 @@ def _open_or_close(state: FastPathState, row: int) -> int:
         state.streams[packet.flow, packet.direction],
         state.streams[packet.flow, 1 - packet.direction],
     )
-    if segments.starts[row] < segments.ends[row] or segments.missing[row]:
-        return SLOW_PATH
     acknowledged = distance(segments.acknowledgments[row], other.next_sequence)
+    is_odd = flags & _ACK and acknowledged < -MAX_AHEAD
+    if is_odd or segments.starts[row] < segments.ends[row] or segments.missing[row]:
+        return SLOW_PATH
     ahead = distance(segments.sequences[row], stream.next_sequence)
     if _repeats_opening(state, flags, ahead, acknowledged):
         return DONE

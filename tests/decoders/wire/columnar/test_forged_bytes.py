@@ -211,7 +211,7 @@ forgeries = st.lists(
         st.integers(0, len(PACKETS) - 1),
         st.sampled_from([ACK, RST, RST | ACK, FIN | ACK, SYN, SYN | ACK]),
         st.sampled_from([0, -1, 1, 40, -40, MAX_AHEAD, MAX_AHEAD + 1, -FAR, FAR]),
-        st.sampled_from([0, 1, -1, 40, MAX_AHEAD, FAR]),
+        st.sampled_from([0, 1, -1, 40, MAX_AHEAD, FAR, -FAR]),
         st.sampled_from([b"", b"x", prefixed(metadata(9))]),
     ),
     max_size=6,

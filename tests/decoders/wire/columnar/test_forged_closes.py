@@ -20,6 +20,7 @@ from tests.decoders.wire.columnar.forging import (
     FROM_CLIENT,
     PACKETS,
     RST,
+    followed,
     inserted,
     like,
     said,
@@ -105,6 +106,19 @@ def test_a_fin_behind_which_its_sender_goes_on_is_none() -> None:
     records, tracker = inserted(like(FROM_CLIENT, flags=FIN | ACK))
     assert said(records) == said(records_of(PACKETS))
     assert tracker.ledger.contradictions == {Contradiction.FIN: 1}
+
+
+@pytest.mark.parametrize("flags", [FIN | ACK, RST | ACK], ids=["fin", "rst"])
+@pytest.mark.parametrize("at", [len(PACKETS) - 2, len(PACKETS) - 1], ids=["first", "last"])
+@pytest.mark.parametrize(("acknowledgment", "is_possible"), [(-FAR, False), (FAR, False), (-40, True)])
+def test_an_impossible_acknowledgment_of_a_closing_segment_is_counted(
+    flags: int, at: int, acknowledgment: int, is_possible: bool
+) -> None:
+    """Also where nothing else is left to process. One that was captured late is possible."""
+    closing = like(PACKETS[at], flags=flags, acknowledgment=acknowledgment)
+    _, tracker = followed([*PACKETS[:at], closing, *PACKETS[at + 1 :]])
+    contradicted = tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT]
+    assert contradicted == (0 if is_possible or flags & RST else 1)
 
 
 class TestClose:
