@@ -105,6 +105,8 @@ EVENTS = _mixed()
 
 def packets_of(
     events: Iterable[Event],
+    client: SocketAddress = CLIENT,
+    server: SocketAddress = SERVER,
     *,
     start: int = 0,
     interval: int = SECOND,
@@ -112,19 +114,26 @@ def packets_of(
     close: bool = True,
     segment: int = 60_000,
     acknowledgment_delay: int = 0,
+    acknowledges: bool = False,
 ) -> list[Packet]:
-    """Carry events, `interval` nanoseconds apart, in segments of at most `segment` bytes."""
+    """Carry events, `interval` nanoseconds apart, in segments of at most `segment` bytes.
+
+    A receiver that `acknowledges` does so at once, and with the last packet; else with what it sends next.
+    """
     connection = SyntheticConnection(
-        CLIENT, SERVER, initial_sequences=sequences, acknowledgment_delay=acknowledgment_delay
+        client, server, initial_sequences=sequences, acknowledgment_delay=acknowledgment_delay
     )
     packets, at = connection.opened(start), start
     for direction, data in events:
         at += interval
         for begin in range(0, len(data), segment):
             packets += connection.sent(at, direction, data[begin : begin + segment])
+        if acknowledges:
+            packets += connection.acknowledged(at, TO_CLIENT if direction is TO_BROKER else TO_BROKER)
     if close:
-        at += interval
+        at += 0 if acknowledges else interval
         packets += connection.finished(at, TO_BROKER) + connection.finished(at, TO_CLIENT)
+        packets += connection.acknowledged(at, TO_BROKER) if acknowledges else []
     return packets
 
 

@@ -73,6 +73,7 @@ def test_only_the_overlap_that_differs_conflicts() -> None:
     push(stream, segment(4, b"efgh"))
     assert bytes_and_gaps(push(stream, segment(0, b"abcdXX"))) == [b"a", b"bc", b"d", 2, b"gh"]
     assert ledger.skipped == {SkipReason.DUPLICATE: 2, SkipReason.CONFLICTING: 4}
+    assert stream.held == 0
 
 
 def test_bytes_in_dispute_stay_so_whatever_comes_again() -> None:

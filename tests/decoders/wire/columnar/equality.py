@@ -11,17 +11,14 @@ from decoders.frame.record import Record
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.ledger import Ledger
 from decoders.wire.segment import Packet, SocketAddress
-from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.conversation import (
     CLIENT,
-    SECOND,
     SERVER,
-    TO_BROKER,
-    TO_CLIENT,
     Event,
     feed_all,
     new_columnar_tracker,
     new_tracker,
+    packets_of,
 )
 
 Ledgers = tuple[Ledger, Mapping[int, Ledger], Mapping[str, int]]
@@ -29,27 +26,10 @@ Ledgers = tuple[Ledger, Mapping[int, Ledger], Mapping[str, int]]
 
 
 def packets_between(
-    events: Iterable[Event],
-    client: SocketAddress = CLIENT,
-    server: SocketAddress = SERVER,
-    *,
-    start: int = 0,
-    interval: int = SECOND,
-    segment: int = 60_000,
-    close: bool = True,
+    events: Iterable[Event], client: SocketAddress = CLIENT, server: SocketAddress = SERVER, **options: Any
 ) -> list[Packet]:
-    """Carry events between two sockets; the receiver acknowledges each one."""
-    connection = SyntheticConnection(client, server)
-    packets, at = connection.opened(start), start
-    for direction, data in events:
-        at += interval
-        for begin in range(0, len(data), segment):
-            packets += connection.sent(at, direction, data[begin : begin + segment])
-        packets += connection.acknowledged(at, TO_CLIENT if direction is TO_BROKER else TO_BROKER)
-    if close:
-        packets += connection.finished(at, TO_BROKER) + connection.finished(at, TO_CLIENT)
-        packets += connection.acknowledged(at, TO_BROKER)
-    return packets
+    """Carry events between two sockets as `packets_of` does; the receiver acknowledges each one."""
+    return packets_of(events, client, server, acknowledges=True, **options)
 
 
 def interleaved(conversations: Sequence[Sequence[Packet]], random: Random) -> list[Packet]:
