@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib.util
 import os
 import re
@@ -44,6 +45,8 @@ MISUSE = 2
 _UNRECOGNIZED = re.compile(r"unrecognized arguments: (--?[^\s=]+)")
 _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130
+_OF_PATHS = frozenset({errno.EACCES, errno.ENAMETOOLONG})
+"""Errors of a path that commands do not expect where they ask what is there."""
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -80,6 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has closed the pipe, as `| head` does, which is no error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno not in _OF_PATHS or error.filename is None:
+            raise
+        print(f"kipwatch: cannot use {error.filename!r}: {error.strerror}", file=sys.stderr)
+        return MISUSE
 
 
 def _run(given: list[str]) -> int:

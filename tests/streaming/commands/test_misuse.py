@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +126,29 @@ def test_a_file_that_cannot_be_read(kipwatch: Kipwatch, captures: Path, command:
     line = kipwatch(command, captures / name).error_line
     assert str(captures / name) in line
     assert UNREADABLE[name] in line
+
+
+@pytest.mark.parametrize("command", ["check", "decode", "report", "feed", "schemas list", "draft"])
+def test_a_file_in_a_folder_that_may_not_be_entered(
+    kipwatch: Kipwatch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """The kernel does not tell whether the file exists. It refuses root nothing, so its answer is made."""
+    locked, stat = tmp_path / "locked", os.stat
+
+    def refuse(path: Any, **how: Any) -> os.stat_result:
+        if str(path).startswith(str(locked)):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **how)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    line = kipwatch(*command.split(), locked / "a.pcap").error_line
+    assert line.startswith(f"cannot use '{locked}/") and line.endswith(": Permission denied")
+
+
+@pytest.mark.parametrize("command", ["check", "decode", "report", "feed"])
+def test_names_of_many_files_that_are_quoted_as_one(kipwatch: Kipwatch, command: str) -> None:
+    """As in "$(ls)"."""
+    assert kipwatch(command, "a.pcap\n" * 100).error_line.endswith(": File name too long")
 
 
 @pytest.mark.parametrize("command", ["check", "decode"])
