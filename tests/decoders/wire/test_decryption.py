@@ -59,14 +59,6 @@ def test_any_segmentation_gives_the_records_of_plaintext(
     assert ledger.tls == {TlsOutcome.READ: 1}
 
 
-def test_a_client_that_read_the_response_is_known_to_be_informed() -> None:
-    writer = TlsWriter(*SUITES[4])
-    records, _ = both(packets(encrypted(EVENTS, writer)), writer.key_log)
-    requests = of_kind(records, Kind.REQUEST)
-    assert sum(Flag.INFORMED in each.flags for each in requests) > 2
-    assert said(records) == said(plainly(EVENTS))
-
-
 def test_frames_have_the_times_and_places_of_the_segments_that_carried_them() -> None:
     writer = TlsWriter(*SUITES[3])
     wire = encrypted(EVENTS, writer, size=50)

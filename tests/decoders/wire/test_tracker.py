@@ -99,20 +99,6 @@ class TestRecords:
     def test_a_port_probe_opens_and_closes(self) -> None:
         assert kinds(records_of(packets_of([]))) == [Kind.OPENED, Kind.CLOSED]
 
-    def test_half_close_does_not_end_the_other_direction(self) -> None:
-        connection = SyntheticConnection(CLIENT, SERVER)
-        packets = connection.opened(0) + connection.sent(1, TO_BROKER, prefixed(metadata(1)))
-        packets += connection.finished(2, TO_BROKER) + connection.sent(
-            3, TO_CLIENT, prefixed(metadata_response(1))
-        )
-        packets += connection.finished(4, TO_CLIENT)
-        assert kinds(records_of(packets)) == [Kind.OPENED, Kind.REQUEST, Kind.RESPONSE, Kind.CLOSED]
-
-    def test_a_reset_closes_and_has_the_direction_of_its_sender(self) -> None:
-        connection = SyntheticConnection(CLIENT, SERVER)
-        records = records_of(connection.opened(0) + connection.reset(1, TO_CLIENT))
-        assert (records[-1].closing, records[-1].direction) == (Closing.RST, TO_CLIENT)
-
 
 class TestOrientation:
     @pytest.mark.parametrize("ports", [{9092}, set()], ids=["by port", "by SYN"])
