@@ -1,4 +1,7 @@
-"""Bytes that Kafka refuses are a failure with its place; bytes that it tolerates are read, with a remark."""
+"""Bytes that Kafka refuses are a failure with its place; bytes that it tolerates are read, with a remark.
+
+Both readers say the same of each.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from decoders.codec.failure import DecodeFailure, Defect, EncodeError, Oddity
 from decoders.codec.request import read_request, write_request
 from decoders.codec.response import read_response, write_response
 from decoders.schema.registry import default_schemas
+from tests.decoders.codec.columnar_comparison import hold_against_the_scalar_reader
+from tests.decoders.codec.samples import Sample
 
 SCHEMAS = default_schemas()
 HEADER = "0012 0003 00000007 0003 636964"
@@ -17,6 +22,7 @@ BROKER_HEARTBEAT = f"003f 0000 00000007 ffff 00 {'00' * 22}"
 
 
 def failure_of(frame: str) -> DecodeFailure:
+    hold_against_the_scalar_reader([Sample(bytes.fromhex(frame))])
     request = read_request(SCHEMAS, bytes.fromhex(frame))
     assert request.body is None
     assert request.failure is not None
@@ -95,7 +101,9 @@ ODDITIES = [
 def test_what_kafka_tolerates_is_read_with_a_remark(
     body: str, oddity: Oddity, path: str, offset: int
 ) -> None:
-    request = read_request(SCHEMAS, bytes.fromhex(f"{HEADER} 00 {body}"))
+    frame = bytes.fromhex(f"{HEADER} 00 {body}")
+    hold_against_the_scalar_reader([Sample(frame)])
+    request = read_request(SCHEMAS, frame)
     assert request.failure is None
     assert request.body is not None
     assert request.body["clientSoftwareVersion"] == "1"
@@ -113,14 +121,18 @@ def test_what_is_not_utf8_becomes_replacement_characters_as_in_java() -> None:
 def test_a_wrong_tag_size_is_not_believed() -> None:
     good = write_response(SCHEMAS, "ApiVersions", 3, 7, {"zkMigrationReady": True})
     assert good.endswith(bytes.fromhex("01 03 01 01"))
-    response = read_response(SCHEMAS, good[:-2] + b"\x05\x01", 18, 3)
+    wrong = good[:-2] + b"\x05\x01"
+    hold_against_the_scalar_reader([Sample(wrong, paired=(18, 3))])
+    response = read_response(SCHEMAS, wrong, 18, 3)
     assert response.body is not None
     assert response.body["zkMigrationReady"] is True
     assert [remark.oddity for remark in response.remarks] == [Oddity.TAG_SIZE_MISMATCH]
 
 
 def test_any_negative_length_is_null() -> None:
-    request = read_request(SCHEMAS, bytes.fromhex("0003 0001 00000007 fffe fffffffd"))
+    frame = bytes.fromhex("0003 0001 00000007 fffe fffffffd")
+    hold_against_the_scalar_reader([Sample(frame)])
+    request = read_request(SCHEMAS, frame)
     assert (request.client_id, request.body) == (None, {"topics": None})
     assert [remark.path for remark in request.remarks] == ["header.clientId", "topics"]
 
