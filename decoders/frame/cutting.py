@@ -22,9 +22,10 @@ The feeder does so before it publishes and `check` before it judges, so both jud
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
+
+import msgspec
 
 from decoders.codec.failure import DecodeFailure, Oddity
 from decoders.codec.program import compile_message
@@ -61,7 +62,7 @@ def cut(schemas: Schemas, record: Record) -> Record:
     flags = record.flags
     if len(kept) < len(record.frame) and not record.is_cut and _is_right(schemas, record):
         flags |= Flag.READ_WHOLE
-    return dataclasses.replace(record, frame=kept, flags=flags)
+    return msgspec.structs.replace(record, frame=kept, flags=flags)
 
 
 def _is_right(schemas: Schemas, record: Record) -> bool:
@@ -82,7 +83,7 @@ def blank(schemas: Schemas, record: Record) -> Record:
     A frame whose last byte must prove its version can be cut again with equal results only in this form.
     """
     kept = _kept(schemas, record, cuts=False)
-    return record if kept is record.frame else dataclasses.replace(record, frame=kept)
+    return record if kept is record.frame else msgspec.structs.replace(record, frame=kept)
 
 
 def classified_versions(api: Api) -> VersionRange:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 import ipaddress
 import re
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 NO_RECORD = 0
 """The sequence number of no record: they start at 1."""
@@ -117,8 +118,7 @@ def host_of(endpoint: str) -> str:
     return endpoint.rpartition(":")[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True, gc=False):
     """One record of a connection.
 
     `(run, sequence)` orders the records of a connection; all connections of a run share one sequence.

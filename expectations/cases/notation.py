@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from ruamel.yaml import YAML
 
 from decoders.codec.request import write_request
@@ -136,8 +137,7 @@ class WrittenExchange:
     def cut_last(self, kept: int) -> None:
         """Keep only the first bytes of the last frame."""
         last = self.records[-1]
-        kwargs = {name: getattr(last, name) for name in Record.__slots__}
-        self.records[-1] = Record(**kwargs | {"frame": last.frame[:kept]})
+        self.records[-1] = msgspec.structs.replace(last, frame=last.frame[:kept])
 
     def _add(self, kind: Kind, **what: Any) -> Record:
         self.at += 1_000_000

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
@@ -101,7 +102,7 @@ class Traffic:
     def opening(self, begin: int = 0, end: int | None = None) -> Iterator[FrameBatch]:
         """Yield the first seven records of each connection."""
         events = [
-            dataclasses.replace(opening, sequence=len(self._openings) + number)
+            msgspec.structs.replace(opening, sequence=len(self._openings) + number)
             for number, opening in enumerate(self._openings[begin:end], begin)
         ]
         nothing = FrameColumns.empty(0)
@@ -172,10 +173,10 @@ class Traffic:
         response = write_response(schemas, api, version, 7, response_body)
         template = self._opened(0)
         return [
-            dataclasses.replace(
+            msgspec.structs.replace(
                 template, kind=Kind.REQUEST, direction=Direction.TO_BROKER, flags=flags, frame=request
             ),
-            dataclasses.replace(
+            msgspec.structs.replace(
                 template,
                 kind=Kind.RESPONSE,
                 direction=Direction.TO_CLIENT,
@@ -202,7 +203,7 @@ def captured_now(batches: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
     for batch in batches:
         now = time.time_ns()
         frames = batch.frames._replace(captured_at=np.full_like(batch.frames.captured_at, now))
-        events = Events.of(dataclasses.replace(event, captured_at=now) for event in batch.events)
+        events = Events.of(msgspec.structs.replace(event, captured_at=now) for event in batch.events)
         yield dataclasses.replace(batch, frames=frames, events=events)
 
 

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from decoders.frame.record import Flag, Kind, Record, host_of
 from decoders.wire.columnar.frames import FrameBatch
 from streaming.feeder.pod_watch import PodWatch
@@ -117,7 +119,7 @@ class Placements:
         return self._watch.addresses.placements(host, opened.captured_at)
 
     def _record(self, opened: Record, placement: str) -> Record:
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             opened,
             kind=Kind.PLACEMENT,
             sequence=self._next_sequence(),

@@ -13,6 +13,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+import msgspec
+
 from decoders.frame.record import NO_RECORD, Closing, Direction, Flag, Kind, Pairing, Record
 from decoders.wire.framing import SHORTEST_FRAME
 
@@ -88,7 +90,7 @@ class Shedding:
         refused = {key for direction in Direction if (key := (record.connection, direction)) in self._refused}
         if refused:
             # No later record gives its sequence to a gap, so the connection is evicted instead of closed.
-            record = dataclasses.replace(record, closing=Closing.EVICTED)
+            record = msgspec.structs.replace(record, closing=Closing.EVICTED)
             for key in refused:
                 del self._refused[key]
         return [*self._replacements(record.connection), record]
@@ -126,7 +128,7 @@ def _size(record: Record) -> int:
 
 
 def _gap(record: Record, size: int) -> Record:
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         record,
         kind=Kind.GAP,
         pairing=Pairing.NONE,

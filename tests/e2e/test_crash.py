@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from decoders.frame.record import Endpoint
@@ -120,7 +120,9 @@ def connections() -> Iterator[Exchange]:
         exchange = conforming() if number % 3 else violating()
         client = Endpoint(f"10.1.{number // 250}.{number % 250 + 1}:40000")
         exchange.records = [
-            dataclasses.replace(record, client=client, captured_at=record.captured_at + number * 1_000_000)
+            msgspec.structs.replace(
+                record, client=client, captured_at=record.captured_at + number * 1_000_000
+            )
             for record in exchange.records
         ]
         yield exchange

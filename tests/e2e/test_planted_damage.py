@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 from rich.console import Console
 
 from decoders.frame.record import Kind, Pairing, Record

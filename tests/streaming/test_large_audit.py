@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from decoders.frame.record import Record
 from streaming import large_audit

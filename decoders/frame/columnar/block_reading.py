@@ -12,7 +12,7 @@ import ipaddress
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -38,7 +38,6 @@ ENOUGH_ROWS: Final = 500_000
 ENOUGH_BYTES: Final = 128 * 1024 * 1024
 """A batch with so many rows or bytes of frames takes no further block, so that its size is bounded."""
 _PORTS: Final = range(1 << 16)
-_FIELDS: Final = tuple(each.name for each in fields(Record))
 _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
     "kind": {int(each): each for each in Kind},
     "direction": {int(each): each for each in Direction},
@@ -271,7 +270,7 @@ def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
         values[name] = [members[number] for number in values[name]]
     ends = zip(columns.offsets[rows].tolist(), columns.offsets[rows + 1].tolist(), strict=True)
     values["frame"] = [columns.data[begin:end].tobytes() for begin, end in ends]
-    return list(map(Record, *(values[name] for name in _FIELDS)))
+    return list(map(Record, *(values[name] for name in Record.__struct_fields__)))
 
 
 @functools.lru_cache(maxsize=MOST_OPENINGS)

@@ -8,6 +8,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -116,7 +117,7 @@ class FrameBatch:
     def _record(self, row: Iterable[int]) -> Record:
         values = dict(zip(FrameColumns._fields, row, strict=True))
         start = values["starts"]
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             self.openings[values["connections"]],
             kind=Kind(values["kinds"]),
             direction=Direction(values["directions"]),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from decoders.codec.failure import Oddity
@@ -371,7 +371,7 @@ def test_where_nothing_is_cut_blanked_is_what_is_kept(api: str, version: int, bo
 def test_of_a_frame_that_is_cut_at_records_it_is_known_that_nothing_is_wrong(version: int) -> None:
     frame = write_request(SCHEMAS, "Produce", version, 7, "client", PRODUCED)
     assert cut(SCHEMAS, record(Kind.REQUEST, frame)).flags == Flag.READ_WHOLE
-    captured_in_part = dataclasses.replace(record(Kind.REQUEST, frame), true_length=len(frame) + 1)
+    captured_in_part = msgspec.structs.replace(record(Kind.REQUEST, frame), true_length=len(frame) + 1)
     assert cut(SCHEMAS, captured_in_part).flags == Flag.NONE
 
 

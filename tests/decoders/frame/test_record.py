@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
+from msgspec.structs import replace
 
 from decoders.frame.record import Endpoint, Kind, Record
 
@@ -20,6 +21,5 @@ def test_endpoints_are_written_as_people_do(address: str, written: str) -> None:
 
 
 def test_a_record_is_cut_when_bytes_of_its_frame_are_missing() -> None:
-    fields = {name: getattr(RECORD, name) for name in Record.__slots__} | {"frame": b"frame"}
-    assert Record(**fields | {"true_length": 6}).is_cut
-    assert not Record(**fields | {"true_length": 5}).is_cut
+    assert replace(RECORD, frame=b"frame", true_length=6).is_cut
+    assert not replace(RECORD, frame=b"frame", true_length=5).is_cut

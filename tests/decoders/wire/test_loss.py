@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from decoders.frame.record import Direction, Flag, Kind, Pairing
@@ -71,7 +70,7 @@ class TestLoss:
         assert kinds(records) == kinds(complete)
         for cut, full in zip(records, complete, strict=True):
             assert full.frame.startswith(cut.frame)
-            assert dataclasses.replace(cut, frame=full.frame) == full
+            assert msgspec.structs.replace(cut, frame=full.frame) == full
         assert any(record.is_cut for record in records)
 
     def test_a_boundary_is_not_sought_at_huge_frames(self) -> None:

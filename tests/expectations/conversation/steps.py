@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
 from decoders.frame.record import Direction, Kind, Pairing, Record
@@ -85,7 +85,7 @@ def late_beat(exchange: Exchange) -> None:
 def odd(exchange: Exchange, request: Record, before: bytes, after: bytes) -> Record:
     """Encode a part of the latest request in another way."""
     frame = request.frame.replace(before, after, 1)
-    exchange.records[-1] = dataclasses.replace(request, frame=frame, true_length=len(frame))
+    exchange.records[-1] = msgspec.structs.replace(request, frame=frame, true_length=len(frame))
     return exchange.records[-1]
 
 
@@ -102,7 +102,7 @@ def padded(exchange: Exchange) -> None:
         exchange.respond(request, {"memberId": "A"})
     response = exchange.respond(exchange.request("Metadata", 12, client_id="app"))
     frame = response.frame[:4] + b"\x80\x00" + response.frame[5:]
-    exchange.records[-1] = dataclasses.replace(response, frame=frame, true_length=len(frame))
+    exchange.records[-1] = msgspec.structs.replace(response, frame=frame, true_length=len(frame))
 
 
 STEPS: dict[str, Callable[[Exchange], object]] = {

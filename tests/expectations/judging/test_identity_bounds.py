@@ -6,6 +6,7 @@ import struct
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from decoders.frame.record import Direction
 from expectations.identity.claim import IdentityKind
@@ -138,8 +139,8 @@ def test_a_close_upon_a_version_that_is_not_remembered_accuses_nobody() -> None:
     """Whether the broker ever responded to it is not known."""
     exchange = asking_for(1)
     closed_upon_version_3(exchange)
-    for record in exchange.records:
-        is_asked = record.frame.startswith(struct.pack(">hh", 18, 3))
-        changed = struct.pack(">hh", 18, MOST_VERSIONS) + record.frame[4:]
-        object.__setattr__(record, "frame", changed if is_asked else record.frame)
+    for place, record in enumerate(exchange.records):
+        if record.frame.startswith(struct.pack(">hh", 18, 3)):
+            changed = struct.pack(">hh", 18, MOST_VERSIONS) + record.frame[4:]
+            exchange.records[place] = replace(record, frame=changed)
     assert exchange.verdicts("kip511/unknown-version-closed") == (0, 0, 0)

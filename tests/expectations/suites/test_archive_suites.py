@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 
 import pandas
 import pytest
+from msgspec.structs import replace
 
 from decoders.frame.record import Record
 from decoders.schema.registry import Schemas, default_schemas

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas
 import pytest
+from msgspec.structs import replace
 
 from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Endpoint, Kind, Pairing, Record

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import re
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace
 
 from dashboards.monitor_alerts import OF_THE_FLEET
 from decoders.frame.record import NO_TIME

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import msgspec
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from expectations.judging.finding import Finding
 from streaming.audit import live_validation

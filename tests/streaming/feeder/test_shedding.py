@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,7 +118,7 @@ def test_a_gap_for_a_refused_frame_replaces_the_next_of_its_direction() -> None:
 def test_a_connection_that_ends_after_a_refused_frame_is_evicted() -> None:
     shedding = Shedding()
     shedding.refuse(record(Kind.REQUEST, 5, size=100))
-    closed = dataclasses.replace(record(Kind.CLOSED, 6), closing=Closing.FIN)
+    closed = msgspec.structs.replace(record(Kind.CLOSED, 6), closing=Closing.FIN)
     (published,) = shedding.admit(closed, overfull=False)
     assert published.closing is Closing.EVICTED
 
@@ -155,7 +155,7 @@ def test_a_refused_name_makes_no_gap(kind: Kind) -> None:
 def test_a_name_leaves_the_gap_to_the_next_frame() -> None:
     shedding = Shedding()
     shedding.refuse(record(Kind.REQUEST, 1, size=100))
-    name = dataclasses.replace(record(Kind.PRINCIPAL, 2), direction=Direction.TO_BROKER)
+    name = msgspec.structs.replace(record(Kind.PRINCIPAL, 2), direction=Direction.TO_BROKER)
     assert shedding.admit(name, overfull=False) == [name]
     (gap,) = shedding.admit(record(Kind.REQUEST, 3, size=20), overfull=False)
     assert (gap.kind, gap.true_length) == (Kind.GAP, 100 + 20 + 2 * LENGTH_PREFIX)
@@ -164,7 +164,7 @@ def test_a_name_leaves_the_gap_to_the_next_frame() -> None:
 @pytest.mark.parametrize(("claimed", "taken"), [((1 << 32) - 1, 0), (4, 0), (3, 3), (0, 0)])
 def test_an_impossible_length_stands_for_the_bytes_that_it_has(claimed: int, taken: int) -> None:
     shedding = Shedding()
-    invalid = dataclasses.replace(
+    invalid = msgspec.structs.replace(
         record(Kind.INVALID_SIZE, 1), direction=Direction.TO_BROKER, true_length=claimed
     )
     assert shedding.admit(invalid, overfull=True) == []

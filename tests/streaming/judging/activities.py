@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from decoders.frame.record import Record
 from expectations.conversation.observation import Window
@@ -200,10 +201,9 @@ def exchange_of(
 def numbered(exchange: Exchange, place: int, count: int) -> Exchange:
     """Number the records as a run does in which `count` connections send in turns."""
     for at, record in enumerate(exchange.records):
-        fields = {name: getattr(record, name) for name in Record.__slots__}
-        for name in ("sequence", "paired_sequence"):
-            fields[name] = fields[name] and fields[name] * count + place
-        exchange.records[at] = Record(**fields)
+        sequences = {"sequence": record.sequence, "paired_sequence": record.paired_sequence}
+        counted = {name: number and number * count + place for name, number in sequences.items()}
+        exchange.records[at] = replace(record, **counted)
     return exchange
 
 
@@ -264,5 +264,4 @@ def retimed(exchange: Exchange, gaps: list[int]) -> None:
     at = exchange.records[0].captured_at
     for place, (record, gap) in enumerate(zip(exchange.records, gaps, strict=True)):
         at += gap * 1_000_000
-        fields = {name: getattr(record, name) for name in Record.__slots__}
-        exchange.records[place] = Record(**fields | {"captured_at": at})
+        exchange.records[place] = replace(record, captured_at=at)

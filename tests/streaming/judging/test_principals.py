@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import count, repeat
 from random import Random
 from statistics import median
 from time import process_time
 
 import pytest
+from msgspec.structs import replace
 
 from decoders.frame.record import Endpoint, Kind
 from decoders.wire.principal import LONGEST_NAME

@@ -5,9 +5,9 @@ A record that raises would end the query, and so would each restart, which reads
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +34,7 @@ def _frames() -> list[bytes]:
 
 
 CRAFTED: Final = st.builds(
-    dataclasses.replace,
+    msgspec.structs.replace,
     RECORDS,
     frame=st.sampled_from(_frames()) | st.binary(max_size=64),
     captured_at=st.sampled_from([0, 1, 1_000 * SECOND, 1_001 * SECOND, (1 << 62) - 1]),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 import pyarrow as pa
 
 from decoders.frame.record import Kind, Record
@@ -58,7 +58,7 @@ def records() -> list[Record]:
 
 
 def record_on(connection: bytes, record: Record) -> Record:
-    return dataclasses.replace(record, connection=connection)
+    return msgspec.structs.replace(record, connection=connection)
 
 
 def test_a_batch_becomes_a_row_for_each_of_its_buckets() -> None:

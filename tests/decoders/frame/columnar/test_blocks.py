@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import defaultdict
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -66,12 +66,12 @@ def told(record: Record, before: dict[bytes, Record]) -> Record:
     None is paired with itself.
     """
     if record.paired_sequence == record.sequence:
-        record = dataclasses.replace(record, paired_sequence=NO_RECORD)
+        record = msgspec.structs.replace(record, paired_sequence=NO_RECORD)
     if record.kind not in FRAMES:
         return record
     first = before.setdefault(record.connection, record)
     shared = {name: getattr(first, name) for name in ("run", "client", "server", "cluster", "feeder")}
-    return dataclasses.replace(record, closing=Closing.NONE, **shared)
+    return msgspec.structs.replace(record, closing=Closing.NONE, **shared)
 
 
 @examples(150)
@@ -83,8 +83,8 @@ def test_what_is_written_comes_back(given_records: list[Record]) -> None:
     found = list(read_block(block(records)))
     assert found == records
     for record, wanted in zip(found, records, strict=True):
-        assert [type(getattr(record, name)) for name in Record.__slots__] == [
-            type(getattr(wanted, name)) for name in Record.__slots__
+        assert [type(getattr(record, name)) for name in Record.__struct_fields__] == [
+            type(getattr(wanted, name)) for name in Record.__struct_fields__
         ]
 
 
@@ -200,13 +200,13 @@ def test_blocks_of_much_content_are_read_into_batches_of_bounded_size(
     """Seven megabytes of zeros are a block of a few thousand bytes, and a batch of Spark has thousands."""
     assert block_reading.ENOUGH_BYTES <= 128 << 20
     monkeypatch.setattr(block_reading, "ENOUGH_BYTES", 1 << 20)
-    zeros = block([dataclasses.replace(REQUEST, frame=bytes(700_000), true_length=700_000)])
+    zeros = block([msgspec.structs.replace(REQUEST, frame=bytes(700_000), true_length=700_000)])
     assert len(zeros) < 10_000
     assert [found.size for found in BlockReader().read([zeros] * 5)] == [2, 2, 1]
 
 
 def test_that_a_frame_was_read_whole_is_believed_of_a_feeder_with_equal_schemas() -> None:
-    flagged = dataclasses.replace(REQUEST, flags=Flag.SETTLED | Flag.READ_WHOLE)
+    flagged = msgspec.structs.replace(REQUEST, flags=Flag.SETTLED | Flag.READ_WHOLE)
     writer = BlockWriter(1, "digest")
     writer.add_record(flagged)
     (made,) = writer.take()
@@ -218,7 +218,7 @@ def test_that_a_frame_was_read_whole_is_believed_of_a_feeder_with_equal_schemas(
 def test_a_connection_that_a_dictionary_names_twice_is_one() -> None:
     """A feeder names it with one client."""
     closed = record_of(Kind.CLOSED, 2, connection=bytes(16))
-    other = dataclasses.replace(closed, client=Endpoint("10.0.0.9:1"))
+    other = msgspec.structs.replace(closed, client=Endpoint("10.0.0.9:1"))
     (found,) = BlockReader().read([block([REQUEST, other])])
     assert all_records([found]) == [REQUEST, other]
     assert [opening.client for opening in found.batch.openings] == [REQUEST.client]
@@ -226,7 +226,7 @@ def test_a_connection_that_a_dictionary_names_twice_is_one() -> None:
 
 def test_a_frame_that_claims_another_identity_keeps_it() -> None:
     """In a later block, or one read later: it is not an ordinary frame of that connection."""
-    other = dataclasses.replace(REQUEST, run=2, sequence=2)
+    other = msgspec.structs.replace(REQUEST, run=2, sequence=2)
     reader = BlockReader()
     (found,) = reader.read([block([REQUEST]), block([other])])
     assert all_records([found]) == [REQUEST, other] and list(found.batch.events) == [other]

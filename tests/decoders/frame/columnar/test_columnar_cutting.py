@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
@@ -74,4 +73,4 @@ def test_a_joined_batch_outlives_those_it_was_made_of() -> None:
     batch = batch_of([record])
     (made,) = joined([batch], 1)
     batch.data[:] = 0
-    assert list(made.records()) == [dataclasses.replace(record)]
+    assert list(made.records()) == [msgspec.structs.replace(record)]

@@ -5,12 +5,12 @@ Equal statements of a batch have one number, so that they travel and are looked 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given
@@ -60,7 +60,7 @@ def unheard(records: Sequence[Record]) -> list[Record]:
     """The records, of connections that nobody has heard of before."""
     names: dict[bytes, bytes] = {}
     return [
-        dataclasses.replace(record, connection=names.setdefault(record.connection, uuid.uuid4().bytes))
+        msgspec.structs.replace(record, connection=names.setdefault(record.connection, uuid.uuid4().bytes))
         for record in records
     ]
 
@@ -170,7 +170,7 @@ def test_what_is_forgotten_is_learnt_anew(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_connection_is_named_by_the_first_record_of_it() -> None:
     """Even where a later one claims to be of others."""
     first, *others = unheard([produce(sequence, 0) for sequence in range(1, 5)])
-    records = [dataclasses.replace(first, run=9), *others]
+    records = [msgspec.structs.replace(first, run=9), *others]
     (window,) = at_once(records)
     assert window.connection.run == 9
     assert contents([window]) == contents(of_records(records))
