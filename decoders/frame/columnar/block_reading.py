@@ -28,6 +28,7 @@ from decoders.frame.record import (
     Kind,
     Pairing,
     Record,
+    host_of,
 )
 from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
@@ -38,6 +39,7 @@ ENOUGH_ROWS: Final = 500_000
 ENOUGH_BYTES: Final = 128 * 1024 * 1024
 """A batch with so many rows or bytes of frames takes no further block, so that its size is bounded."""
 _PORTS: Final = range(1 << 16)
+_PORT_DIGITS: Final = 5
 _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
     "kind": {int(each): each for each in Kind},
     "direction": {int(each): each for each in Direction},
@@ -277,10 +279,17 @@ def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
 def _endpoint(text: str) -> Endpoint:
     """Parse an address and port. Raises BlockError for a text that `Endpoint.of` would not write."""
     host, _, port = text.rpartition(":")
+    is_port = len(port) <= _PORT_DIGITS and port.isdecimal() and port == str(int(port))
+    if not (is_port and int(port) in _PORTS and _is_host(host)):
+        raise BlockError("a client or server that is no address and port")
+    return Endpoint(text)
+
+
+@functools.lru_cache(maxsize=MOST_OPENINGS)
+def _is_host(text: str) -> bool:
+    """Whether `Endpoint.of` writes such a host. Clients of few hosts open many connections."""
     try:
-        number, address = int(port), ipaddress.ip_address(host.strip("[]"))
-        if number in _PORTS and text == Endpoint.of(address.packed, number):
-            return Endpoint(text)
+        address = ipaddress.ip_address(text.strip("[]"))
     except ValueError:
-        pass
-    raise BlockError("a client or server that is no address and port")
+        return False
+    return text == host_of(Endpoint.of(address.packed, 0))
