@@ -172,11 +172,12 @@ class StoredIdentities:
 
     def packed(self) -> PackedIdentities:
         """Lay the identities out for the state store. Only those that were decoded are encoded."""
-        kept = np.flatnonzero(self._is_kept)
-        rows, sizes = self._noted()[kept], self._pages.sizes
-        is_changed = np.isin(kept, list(self._decoded)) | ~np.isin(rows["page"], list(sizes))
-        if len(kept) == len(self._rows) and not is_changed.any():
+        rows, sizes = self._noted(), self._pages.sizes
+        is_changed = self._is_decoded() | (rows["page"] >= self._pages.free)
+        if self._is_kept.all() and not is_changed.any():
             return self._with_index(self._ids, rows, sizes, {}, [])
+        kept = np.flatnonzero(self._is_kept)
+        rows, is_changed = rows[kept], is_changed[kept]
         given_up = _given_up(rows[~is_changed], sizes)
         is_moved = is_changed | np.isin(rows["page"], given_up)
         rows[is_moved], written = self._moved(kept[is_moved])
@@ -270,12 +271,16 @@ class StoredIdentities:
         self._rows[places] = rows
         return set(places)
 
+    def _is_decoded(self) -> npt.NDArray[np.bool_]:
+        is_decoded = np.zeros(len(self._rows), np.bool_)
+        is_decoded[list(self._decoded)] = True
+        return is_decoded
+
     def _noted(self) -> npt.NDArray[Any]:
         """Return the rows, with what decoded identities say of themselves."""
+        said = self._rows[["known", "latest_at", "due_tick", "has_forgotten"]]
         for place, group in self._decoded.items():
-            row = self._rows[place]
-            row["known"], row["has_forgotten"] = len(group.known), group.has_forgotten
-            row["latest_at"], row["due_tick"] = group.latest_at, group.due_tick
+            said[place] = len(group.known), group.latest_at, group.due_tick, group.has_forgotten
         return self._rows
 
     def _group(self, place: int) -> Group:
