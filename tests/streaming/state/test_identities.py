@@ -18,10 +18,11 @@ from decoders.schema.registry import default_schemas
 from expectations.identity.claim import Claim, IdentityKind, PackedClaim, united
 from expectations.judging import identity_state
 from expectations.judging.identity_judge import IdentityJudge
-from expectations.judging.identity_state import Group, IdentityState
+from expectations.judging.identity_state import ALIKE_LIMIT, Group, IdentityState
 from streaming.state import StateError, identities
 from streaming.state.identities import STATE_VERSION, StoredIdentities
 from tests.examples import examples
+from tests.exchange import ID_A
 from tests.expectations.judging.claims import claims_of_all, instance, negotiated, strangers
 from tests.streaming.state.identity_store import IdentityStore
 
@@ -44,7 +45,16 @@ def renamed(claim: Claim, name: str) -> Claim:
     return msgspec.structs.replace(claim, identity=msgspec.structs.replace(claim.identity, name=name))
 
 
-CLAIMS = st.lists(st.integers(0, len(claims_to_choose()) - 1), max_size=LIMIT + 2)
+@cache
+def drawn_claims() -> Sequence[Claim]:
+    """All of these, and a later snapshot of an instance, which shows at once that another shares its ID."""
+    heard_again = instance(4, "orders")
+    heard_again.wait(5)
+    heard_again.request("Metadata", 14, instance_id=ID_A)
+    return [*claims_to_choose(), *claims_of_all(heard_again)]
+
+
+CLAIMS = st.lists(st.integers(0, len(drawn_claims()) - 1), max_size=LIMIT + 2)
 STEPS = st.lists(st.one_of(CLAIMS, st.sampled_from(["tick", "silence", "store"])), max_size=16)
 
 
@@ -70,7 +80,7 @@ def test_identities_as_bytes_are_judged_like_identities_as_objects(steps: list[l
         elif step == "silence":
             later += 2 * KEPT_FOR
         else:
-            claims = [postponed(claims_to_choose()[int(number)], later) for number in step]
+            claims = [postponed(drawn_claims()[int(number)], later) for number in step]
             assert JUDGE.process(stored, map(PackedClaim.of, claims)) == JUDGE.process(objects, claims)
         assert len(stored) == len(objects.groups)
         assert (stored.clock, stored.tick) == (objects.clock, objects.tick)
@@ -180,6 +190,18 @@ def test_a_claim_that_nobody_can_judge_is_stored_as_it_came() -> None:
     assert (len(group.known), again) == (3, [one])
     ((group, judged),) = store.load().claimed([packed[0]], frozenset())
     assert judged == [one]
+
+
+def test_a_claim_for_which_room_may_be_needed_is_not_appended() -> None:
+    """A ninth refusal that is like eight others is forgotten."""
+    one = claims_to_choose()[0]
+    stored = IdentityStore().load()
+    for number in range(ALIKE_LIMIT):
+        claim = msgspec.structs.replace(one, connection=number.to_bytes(16))
+        assert list(stored.claimed([claim], frozenset({IdentityKind.CLIENT}))) == []
+    ninth = msgspec.structs.replace(one, connection=ALIKE_LIMIT.to_bytes(16))
+    ((group, added),) = stored.claimed([ninth], frozenset({IdentityKind.CLIENT}))
+    assert (len(group.known), added) == (ALIKE_LIMIT, [ninth])
 
 
 def test_a_page_of_another_size_is_refused_with_advice() -> None:
