@@ -197,9 +197,9 @@ def test_a_claim_for_which_room_may_be_needed_is_not_appended() -> None:
     one = claims_to_choose()[0]
     stored = IdentityStore().load()
     for number in range(ALIKE_LIMIT):
-        claim = msgspec.structs.replace(one, connection=number.to_bytes(16))
+        claim = msgspec.structs.replace(one, connection=bytes([1 + number]) * 16)
         assert list(stored.claimed([claim], frozenset({IdentityKind.CLIENT}))) == []
-    ninth = msgspec.structs.replace(one, connection=ALIKE_LIMIT.to_bytes(16))
+    ninth = msgspec.structs.replace(one, connection=bytes([1 + ALIKE_LIMIT]) * 16)
     ((group, added),) = stored.claimed([ninth], frozenset({IdentityKind.CLIENT}))
     assert (len(group.known), added) == (ALIKE_LIMIT, [ninth])
 
