@@ -42,8 +42,8 @@ def test_a_demo_keeps_running_and_its_offences_arrive_as_alerts(tmp_path: Path) 
         demo.wait_for("still running", PLAYED)
         started, _, _ = demo.log.read_text().partition("read the findings")
         pages = re.findall(r"http://\S+", started)
-        assert [opened(page) for page in pages] == [200] * 4
-        prometheus, alertmanager = pages[2:]
+        assert [opened(page) for page in pages] == [200] * 5
+        *_, prometheus, alertmanager = pages
         assert health(fetched(prometheus, "/api/v1/targets")) == ["up", "up"]
         until(lambda: PLANTED in rules_of(fetched(alertmanager, "/api/v2/alerts")), ALERTED)
         firing = {alert["labels"]["alertname"] for alert in fetched(alertmanager, "/api/v2/alerts")}
@@ -71,8 +71,12 @@ def test_a_query_logs_where_it_is_observed(tmp_path: Path) -> None:
         with Child(command, tmp_path / "run.log") as query:
             query.wait_for('"query": "started"', STARTED)
             lines = [line for line in query.log.read_text().splitlines() if line.startswith('{"query": ')]
-            event = json.loads(lines[0])
-            assert event["query"] == "observed"
+            loading, event, starting, *_ = map(json.loads, lines)
+            assert [each["query"] for each in (loading, event, starting)] == [
+                "loading",
+                "observed",
+                "starting-spark",
+            ]
             assert opened(event["prometheus"]) == opened(event["alertmanager"]) == 200
             until(lambda: "up" in health(fetched(event["prometheus"], "/api/v1/targets")))
     with pytest.raises(OSError, match="refused"):
