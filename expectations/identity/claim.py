@@ -107,8 +107,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False):
     None if it had advertised nothing. The request was sent at `asked_at` or later. `times` counts how often
     it was sent, each time after the one before was refused. `served` is True if the broker had responded to
     the version on this connection before it advertised any. `admitted` is True if the broker served the
-    connection before, `shook_hands` if a login was begun there. `is_unread` is True if the request was cut
-    although a schema has its version, so that it may be malformed.
+    connection before, `shook_hands` if a login was begun there. `is_unread` is True if the request was cut,
+    so that it may be malformed, `is_unknown` if no schema has its version.
 
     Three are True for ApiVersions only: `is_whole` if it was read to its last byte and its header is one that
     each broker reads, `on_header_v3` if it was read to its last byte on header v3, `is_newer` if no schema
@@ -128,6 +128,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, gc=False):
     shook_hands: bool = False
     is_newer: bool = False
     is_unread: bool = False
+    is_unknown: bool = False
 
     @property
     def request(self) -> tuple[int, int]:

@@ -192,19 +192,20 @@ def serves(others: Sequence[Claim], *, after_login: bool) -> bool:
 def counted_closes(claim: Claim, others: Sequence[Claim]) -> list[Claim]:
     """Return the closes upon the same request that count.
 
-    The request was captured whole, since one that was cut may be malformed, and the listener takes requests.
+    The listener takes requests, and the request was not cut, since it may be malformed then. One of a version
+    that no schema has counts all the same: the feeder keeps no more than its header.
     """
     return [each for each in _closes_upon_same(claim, others) if _counts(each, others)]
 
 
 def _counts(close: Claim, others: Sequence[Claim]) -> bool:
-    """Whether a close upon a whole request is one by a listener that takes requests other than opening ones.
+    """Whether a close counts. The listener must take requests other than those that open a connection.
 
     It takes none once a login has expired (KIP-368). How long one lasts is not read, so none counts that is
     older than a MINUTE.
     """
     assert close.refused is not None
-    if close.refused.is_unread:
+    if close.refused.is_unread and not close.refused.is_unknown:
         return False
     if close.refused.shook_hands and close.since > close.opened_at + MINUTE:
         return False

@@ -60,8 +60,8 @@ class Refusals(msgspec.Struct, array_like=True):
     `in_a_row` counts how often error 35 refused that version, each time before it was asked again,
     and `refused_at` is the time of the latest such refusal. Any other request sets the count to 0. `claimed`
     counts the claims by API version. `is_malformed` says that the latest request, of any API, could not be
-    decoded: a close upon it refuses no version. `is_unread` says that it was cut although a schema has its
-    version: it may be malformed.
+    decoded: a close upon it refuses no version. `is_unread` says that it was cut: it may be malformed.
+    `is_unknown` says that no schema has its version.
     """
 
     version: Version = -1
@@ -74,11 +74,12 @@ class Refusals(msgspec.Struct, array_like=True):
     on_header_v3: bool = False
     is_newer: bool = False
     is_unread: bool = False
+    is_unknown: bool = False
 
     def process_request(self, request: Observation, in_flight: InFlight) -> bool:
         """Process a request, and return whether it was sent once more after ENOUGH refusals in a row."""
         self.is_malformed = request.failure is not None
-        self.is_unread = request.known and request.is_partly_read
+        self.is_unread, self.is_unknown = request.is_partly_read, not request.known
         if (request.api_key, request.api_version) != (API_VERSIONS, self.version):
             self.in_a_row = 0
         if request.api_key != API_VERSIONS:
@@ -100,7 +101,7 @@ class Refusals(msgspec.Struct, array_like=True):
         """Process a loss, or a response that accepts: no refusals are in a row."""
         self.version, self.asked_at = -1, 0
         self.is_whole = self.on_header_v3 = self.is_newer = False
-        self.is_malformed = self.is_unread = False
+        self.is_malformed = self.is_unread = self.is_unknown = False
         self.in_a_row = self.refused_at = 0
 
     def claim(self, refused: Refused) -> bool:
@@ -126,6 +127,7 @@ class Refusals(msgspec.Struct, array_like=True):
             shook_hands=conversation.latest_handshake > 0,
             is_newer=is_negotiation and self.is_newer,
             is_unread=self.is_unread,
+            is_unknown=self.is_unknown,
         )
 
     def repeated(self, conversation: Conversation) -> Refused:
