@@ -147,6 +147,7 @@ class ClaimTemplate:
         ordered = claim.first_sequence, claim.as_of, claim.since
         self.first_sequence, self.as_of, self.since = map(writer.value, ordered)
         self._pieces = _united(writer.written(claim))
+        self._header_size = len(_header_of_array(len(self._pieces)))
 
     def digests(self, claimed: Claimed) -> list[bytes]:
         """Return the digests of the identities."""
@@ -163,8 +164,7 @@ class ClaimTemplate:
                 filled[piece] = piece.of(claimed)
         columns = (repeat(each) if isinstance(each, msgspec.Raw) else filled[each] for each in self._pieces)
         # All pieces of a claim are encoded at once, as an array, whose header does not belong to the claim.
-        header = len(_header_of_array(len(self._pieces)))
-        rows = (msgspec.Raw(_ENCODER.encode(row)[header:]) for row in zip(*columns, strict=False))
+        rows = (msgspec.Raw(_ENCODER.encode(row)[self._header_size :]) for row in zip(*columns, strict=False))
         kinds, connections, until = repeat(self.kind), self._connection.of(claimed), self._until.of(claimed)
         return [*map(PackedClaim, digests, kinds, connections, until, rows)]
 

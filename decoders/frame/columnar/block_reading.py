@@ -11,6 +11,7 @@ import functools
 import ipaddress
 import itertools
 import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -39,7 +40,7 @@ ENOUGH_ROWS: Final = 500_000
 ENOUGH_BYTES: Final = 128 * 1024 * 1024
 """A batch with so many rows or bytes of frames takes no further block, so that its size is bounded."""
 _PORTS: Final = range(1 << 16)
-_PORT_DIGITS: Final = 5
+_PORT: Final = re.compile("0|[1-9][0-9]{0,4}")
 _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
     "kind": {int(each): each for each in Kind},
     "direction": {int(each): each for each in Direction},
@@ -279,8 +280,7 @@ def _records(columns: BlockColumns, rows: _Integers) -> list[Record]:
 def _endpoint(text: str) -> Endpoint:
     """Parse an address and port. Raises BlockError for a text that `Endpoint.of` would not write."""
     host, _, port = text.rpartition(":")
-    is_port = len(port) <= _PORT_DIGITS and port.isdecimal() and port == str(int(port))
-    if not (is_port and int(port) in _PORTS and _is_host(host)):
+    if not (_PORT.fullmatch(port) and int(port) in _PORTS and _is_host(host)):
         raise BlockError("a client or server that is no address and port")
     return Endpoint(text)
 
