@@ -31,6 +31,7 @@ DIRECTIONS = {Side.CLIENT: Direction.TO_BROKER, Side.SERVER: Direction.TO_CLIENT
 SIDES = {direction: side for side, direction in DIRECTIONS.items()}
 MILLISECOND = SECOND // 1000
 suites = st.sampled_from(SUITES)
+cuts = st.lists(st.integers(0, 400), max_size=4)
 NAMES = [f"{suite:#06x}" for _, suite in SUITES]
 PLAIN = sum(len(data) for _, data in EVENTS)
 """The bytes of EVENTS without TLS."""

@@ -32,6 +32,7 @@ from tests.decoders.wire.encrypted import (
     PLAIN,
     SIDES,
     both,
+    cuts,
     encrypted,
     overhead,
     packets,
@@ -41,7 +42,6 @@ from tests.decoders.wire.encrypted import (
 )
 from tests.examples import examples
 
-cuts = st.lists(st.integers(0, 400), max_size=4)
 CLOSE_NOTIFY, USER_CANCELED = b"\x01\0", b"\x01\x5a"
 
 

@@ -35,6 +35,7 @@ from tests.decoders.wire.encrypted import (
     NAMES,
     PLAIN,
     both,
+    cuts,
     encrypted,
     overhead,
     packets,
@@ -43,8 +44,6 @@ from tests.decoders.wire.encrypted import (
     suites,
 )
 from tests.examples import examples
-
-cuts = st.lists(st.integers(0, 400), max_size=4)
 
 
 @examples(30)
