@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.compilation import inlined
+from decoders.compilation import compiled, inlined
 
 MOST_WORDS: Final = 16
 """Words that are hashed at once."""
@@ -59,3 +59,33 @@ def first_slot(value: Any, slots: int) -> Any:
     """
     spread = (value ^ (value >> np.uint64(15))) * _SPREAD
     return (spread >> _HALF) & np.uint64(slots - 1)
+
+
+class FingerprintKeys(NamedTuple):
+    """Two independent keys: a fingerprint is the hashes by both."""
+
+    upper: HashKeys
+    lower: HashKeys
+
+    @classmethod
+    def of(cls, secret: bytes) -> FingerprintKeys:
+        """Derive keys from a secret."""
+        return cls(HashKeys.of(b"upper" + secret), HashKeys.of(b"lower" + secret))
+
+
+def fingerprints(keys: FingerprintKeys, words: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a fingerprint (int64) of each row, of at most MOST_WORDS words.
+
+    Different rows have equal fingerprints for one in 2^64 choices of the keys.
+    """
+    found = np.empty(len(words), np.int64)
+    _fingerprint(keys, words, found)
+    return found
+
+
+@compiled(None)
+def _fingerprint(keys: Any, words: Any, found: Any) -> None:
+    for row in range(len(words)):
+        upper = hashed(keys.upper, np.uint64(0), words[row], words.shape[1])
+        lower = hashed(keys.lower, np.uint64(0), words[row], words.shape[1])
+        found[row] = np.int64(upper << _HALF | lower)

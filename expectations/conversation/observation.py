@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from decoders.frame.record import Closing, Direction, Kind, Pairing, Record
+from decoders.frame.record import Closing, Direction, Kind, Pairing
 from decoders.schema.header_versions import Layout
 from expectations.conversation.bodies import Body
 from expectations.conversation.own_values import Bytes, CorrelationId, Count, SequenceNumber, Time
@@ -152,11 +152,6 @@ class Evidence(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NO_EVIDENCE = Evidence("", b"")
-
-
-def beginning_of(record: Record) -> bytes:
-    """Return the first bytes of a frame, as many as evidence keeps."""
-    return record.frame[:EVIDENCE_BYTES]
 
 
 class Occurrence(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -335,9 +335,9 @@ class _FilesTally:
 
     def count(self, batch: FrameBatch) -> None:
         """Count frames and connections by the files in which they begin."""
-        opened = [event.position for event in batch.events if event.kind is Kind.OPENED]
+        columns = batch.columns()
         self._frames += self._by_file(batch.frames.positions)
-        self._connections += self._by_file(np.array(opened, np.int64))
+        self._connections += self._by_file(columns.positions[columns.kinds == Kind.OPENED])
 
     def add(self, report: Report, at: int) -> None:
         """Add a report; `at` is the latest capture, in nanoseconds."""

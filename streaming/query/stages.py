@@ -153,8 +153,8 @@ def _quarantined(quarantine: Quarantine, opened: BlockBatch, batch: pa.RecordBat
 
 
 def _captured(arrival: Arrival) -> dict[int, int]:
-    captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
-    tenths, counts = np.unique(captured_at[arrival.without_heartbeats()] // TENTH, return_counts=True)
+    captured_at = arrival.columns.captured_at[arrival.without_heartbeats()]
+    tenths, counts = np.unique(captured_at // TENTH, return_counts=True)
     return dict(zip(tenths.tolist(), counts.tolist(), strict=True))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from decoders.keyed_hash import HashKeys, first_slot, hashed
+from decoders.keyed_hash import FingerprintKeys, HashKeys, fingerprints, first_slot, hashed
 
 WORDS, BITS = 1 << 14, 8
 MIRRORED = np.uint64(1 << 63 | 1 << 31)
@@ -44,3 +44,12 @@ def test_sequences_whose_differences_cancel_each_other_share_few_slots(secret: b
     flipped = [numbers >> np.uint64(bit) & np.uint64(1) for bit in range(BITS)]
     words = [word for bits in flipped for word in (bits << np.uint64(63), bits * MIRRORED)]
     assert sharing(secret, *words) < 0.7
+
+
+@pytest.mark.parametrize("secret", [b"", b"another", bytes(16)])
+def test_a_million_rows_have_a_fingerprint_each(secret: bytes) -> None:
+    """By one hash of 32 bits, some hundred of them would share theirs."""
+    rows = np.arange(1 << 20, dtype=np.int64)[:, np.newaxis] * np.array([1, -(1 << 40)])
+    found = fingerprints(FingerprintKeys.of(secret), rows)
+    assert len(np.unique(found)) == len(rows)
+    assert np.array_equal(fingerprints(FingerprintKeys.of(secret), rows[::-1].copy()), found[::-1])

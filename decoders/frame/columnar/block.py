@@ -29,6 +29,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from decoders.frame.record import NAME_BYTES, NO_RECORD, NO_TIME, Closing, Direction, Kind, Pairing
+from decoders.wire.columnar.frames import OF_FRAMES
 
 FORMAT_VERSION: Final = 2
 VERSION_HEADER: Final = "kipwatch-block"
@@ -79,20 +80,6 @@ SCHEMA: Final = pa.schema(
     [pa.field(name, type_, nullable=False) for name, type_ in COLUMNS.items()],
     metadata={VERSION_HEADER: str(FORMAT_VERSION)},
 )
-OF_FRAMES: Final = {
-    "kind": "kinds",
-    "direction": "directions",
-    "pairing": "pairings",
-    "flags": "flags",
-    "paired_api_key": "paired_api_keys",
-    "paired_api_version": "paired_api_versions",
-    "sequence": "sequences",
-    "paired_sequence": "paired_sequences",
-    "captured_at": "captured_at",
-    "position": "positions",
-    "true_length": "true_lengths",
-}
-"""The fields of a record that are a frame's own, not its connection's, with their names in `FrameColumns`."""
 
 
 class BlockError(ValueError):

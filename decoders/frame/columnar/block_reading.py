@@ -1,8 +1,8 @@
 """Blocks → batches of frames, as columns.
 
 A batch numbers its connections by their IDs, and has one identity for each: client, server, cluster, feeder
-and run, as the first block states them. Rows that are ordinary requests and responses of that identity become
-frames in columns. All other rows become records, the batch's events.
+and run, as the first block states them. Rows of that identity stay columns if they are ordinary requests and
+responses, or say no more than that the connection opened or closed. All other rows become records.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from decoders.frame.columnar.block import OF_FRAMES, SHARED, BlockColumns, BlockError, read_columns
+from decoders.frame.columnar.block import SHARED, BlockColumns, BlockError, read_columns
 from decoders.frame.record import (
+    NO_RECORD,
     Closing,
     Direction,
     Endpoint,
@@ -31,8 +32,8 @@ from decoders.frame.record import (
     Record,
     host_of,
 )
-from decoders.wire.columnar.events import Events
-from decoders.wire.columnar.frames import FrameBatch, FrameColumns
+from decoders.wire.columnar.events import NO_CHANGES, ChangeColumns, Events
+from decoders.wire.columnar.frames import OF_FRAMES, FrameBatch, FrameColumns
 
 MOST_OPENINGS: Final = 100_000
 """How many identities of connections a reader remembers."""
@@ -49,7 +50,17 @@ _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
     "flags": {number: Flag(number) for number in range(1 << 8)},
 }
 """Members by their numbers: a look-up in a dictionary is faster than one in an enumeration."""
+_OF_CHANGES: Final = {
+    "pairing": int(Pairing.NONE),
+    "flags": int(Flag.NONE),
+    "paired_sequence": NO_RECORD,
+    "paired_api_key": -1,
+    "paired_api_version": -1,
+    "true_length": 0,
+}
+"""What a row has, beside no bytes, that becomes a row of `ChangeColumns`."""
 _Integers = NDArray[np.int64]
+_NOWHERE: Final = np.empty((2, 0), np.int64)
 _Shared = tuple[str, str, str, int]
 """Server, cluster, feeder and run."""
 _Identity = tuple[str, _Shared]
@@ -124,7 +135,8 @@ def read_block(value: bytes) -> Iterator[Record]:
 class _Gathering:
     """Collects the blocks of one batch. `rows` and `size` count the rows and bytes so far.
 
-    `known` holds the identities and openings of connections in earlier batches.
+    `known` holds the identities and openings of connections in earlier batches. `_places` has block and row
+    of frames, changes and other events, each as two rows.
     """
 
     known: dict[bytes, tuple[_Identity, Record]]
@@ -136,18 +148,25 @@ class _Gathering:
     _numbers: dict[bytes, int] = field(default_factory=dict)
     _frames: list[FrameColumns] = field(default_factory=lambda: [FrameColumns.empty(0)])
     _data: list[NDArray[np.uint8]] = field(default_factory=lambda: [np.empty(0, np.uint8)])
-    _events: list[Record] = field(default_factory=list)
-    _places: list[tuple[int, _Integers]] = field(default_factory=list)
-    _event_places: list[tuple[int, int]] = field(default_factory=list)
+    _changes: list[ChangeColumns] = field(default_factory=lambda: [NO_CHANGES])
+    _others: list[Record] = field(default_factory=list)
+    _places: list[tuple[_Integers, ...]] = field(default_factory=lambda: [(_NOWHERE,) * 3])
 
     def add(self, block: int, columns: BlockColumns) -> None:
         """Add a block. Raises BlockError, and adds none of its rows, if an address in it is invalid."""
         values = columns.values
         connections, is_same = self._connections(columns)
         is_frame = (values["kind"] <= Kind.RESPONSE) & (values["closing"] == Closing.NONE) & is_same
-        rows, others = np.flatnonzero(is_frame), np.flatnonzero(~is_frame)
-        self._events += _records(columns, others)
-        self._event_places += [(block, row) for row in others.tolist()]
+        is_change = _are_changes(columns) & is_same
+        rows, changed, others = map(np.flatnonzero, (is_frame, is_change, ~(is_frame | is_change)))
+        self._others += _records(columns, others)
+        self._changes.append(
+            ChangeColumns(
+                connections[changed],
+                *(values[name][changed] for name in ("sequence", "captured_at", "position")),
+                *(values[name][changed] for name in ("closing", "direction")),
+            )
+        )
         starts, ends = columns.offsets[rows], columns.offsets[rows + 1]
         self._frames.append(
             FrameColumns(
@@ -157,7 +176,8 @@ class _Gathering:
                 **{of_frames: values[name][rows] for name, of_frames in OF_FRAMES.items()},
             )
         )
-        self._places.append((block, rows))
+        located = [np.vstack((np.full(len(each), block), each)) for each in (rows, changed, others)]
+        self._places.append(tuple(located))
         self._data.append(columns.data)
         self.size += len(columns.data)
         self.rows += len(is_frame)
@@ -195,18 +215,25 @@ class _Gathering:
         return number
 
     def opened(self) -> BlockBatch:
-        columns = FrameColumns(*map(np.concatenate, zip(*self._frames, strict=True)))
-        batch = FrameBatch(np.concatenate(self._data), columns, Events.of(self._events), self._openings)
-        blocks = [np.full(len(rows), block, np.int64) for block, rows in self._places]
-        rows = [rows for _, rows in self._places]
-        of_events = np.array(self._event_places, np.int64).reshape(len(self._events), 2)
-        return BlockBatch(
-            batch,
-            np.concatenate([*blocks, of_events[:, 0]]),
-            np.concatenate([*rows, of_events[:, 1]]),
-            self.refused,
-            len(self._places) + len(self.refused),
-        )
+        columns = FrameColumns.joined(self._frames)
+        events = Events(ChangeColumns.joined(self._changes), self._others, self._openings)
+        batch = FrameBatch(np.concatenate(self._data), columns, events, self._openings)
+        of_frames, of_changes, of_others = (np.hstack(each) for each in zip(*self._places, strict=True))
+        of_events = np.hstack((of_changes, of_others))[:, events.order]
+        blocks, rows = np.hstack((of_frames, of_events))
+        return BlockBatch(batch, blocks, rows, self.refused, len(self._places) - 1 + len(self.refused))
+
+
+def _are_changes(columns: BlockColumns) -> NDArray[np.bool_]:
+    """Return which rows say that a connection opened or closed, and nothing else."""
+    values = columns.values
+    kinds, is_closing = values["kind"], values["closing"] != Closing.NONE
+    is_opening = (kinds == Kind.OPENED) & ~is_closing & (values["direction"] == Direction.NONE)
+    found: NDArray[np.bool_] = is_opening | (kinds == Kind.CLOSED) & is_closing
+    found &= np.diff(columns.offsets) == 0
+    for name, value in _OF_CHANGES.items():
+        found &= values[name] == value
+    return found
 
 
 def _distinct(codes: NDArray[Any], size: int) -> tuple[_Integers, _Integers, _Integers]:

@@ -19,8 +19,7 @@ from 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -28,12 +27,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
-from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, OF_FRAMES, SCHEMA, SCHEMAS_KEY
+from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, SCHEMA, SCHEMAS_KEY
 from decoders.frame.columnar.speakers import Numbering, Speakers
-from decoders.frame.record import NO_RECORD, Closing, Flag, Kind, Pairing, Record
+from decoders.frame.record import Record
 from decoders.memory import copy_bytes
-from decoders.wire.columnar.events import ChangeColumns
-from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder, FrameColumns
+from decoders.wire.columnar.frames import (
+    FrameBatch,
+    FrameBatchBuilder,
+    FrameColumns,
+    columns_of_changes,
+    columns_of_records,
+)
 
 # zstd compresses columns to half of the size, but takes five times the processor time, mostly to set up a
 # context for each of the many small buffers, and Arrow takes as long again to read them.
@@ -42,7 +46,6 @@ OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 MOST_SPEAKERS: Final = 100_000
 """How many connections a writer remembers."""
 _NOTHING: Final = np.empty(0, np.uint8)
-_UNPAIRED: Final = -1
 _OPEN_BLOCK: Final = np.dtype(
     [
         ("number", np.int64),
@@ -207,8 +210,8 @@ class BlockWriter:
             numbers = self._numbering.of(batch.openings, frames.connections)
             order, closings = np.arange(len(numbers)), np.zeros(len(numbers), np.uint8)
             return _Arrivals(order, frames, closings, numbers, batch.data, _NOTHING)
-        parts = [frames, _of_changes(changes), _of_records(others, len(batch.data))]
-        columns = FrameColumns(*map(np.concatenate, zip(*parts, strict=True)))
+        of_events = columns_of_changes(changes), columns_of_records(others, len(batch.data))
+        columns = FrameColumns.joined((frames, *of_events))
         of_others = np.array([event.closing for event in others], np.uint8)
         closings = np.concatenate((np.zeros(len(frames.starts), np.uint8), changes.closings, of_others))
         connections = np.concatenate((frames.connections, changes.connections))
@@ -252,41 +255,6 @@ class BlockWriter:
         self._speakers = Speakers(self._partitions)
         self._numbering = Numbering(self._speakers)
         return made
-
-
-def _of_changes(changes: ChangeColumns) -> FrameColumns:
-    """Return openings and closings as the columns of frames, without bytes."""
-    count = len(changes.sequences)
-    none = np.zeros(count, np.int64)
-    unpaired = np.full(count, _UNPAIRED, np.int16)
-    kinds = np.where(changes.closings == Closing.NONE, Kind.OPENED, Kind.CLOSED).astype(np.uint8)
-    return FrameColumns(
-        connections=changes.connections,
-        kinds=kinds,
-        directions=changes.directions,
-        pairings=np.full(count, Pairing.NONE, np.uint8),
-        flags=np.full(count, Flag.NONE, np.uint8),
-        paired_api_keys=unpaired,
-        paired_api_versions=unpaired,
-        sequences=changes.sequences,
-        paired_sequences=np.full(count, NO_RECORD),
-        captured_at=changes.captured_at,
-        positions=changes.positions,
-        starts=none,
-        lengths=none,
-        true_lengths=none,
-    )
-
-
-def _of_records(events: Sequence[Record], begin: int) -> FrameColumns:
-    """Return records as the columns of frames; their bytes follow each other from `begin` on."""
-    columns = FrameColumns.empty(len(events))
-    for name, of_frames in OF_FRAMES.items():
-        getattr(columns, of_frames)[:] = list(map(attrgetter(name), events))
-    columns.connections[:] = 0
-    columns.lengths[:] = [len(event.frame) for event in events]
-    columns.starts[:] = begin + np.cumsum(columns.lengths) - columns.lengths
-    return columns
 
 
 def _views(blocks: _OpenBlocks, partition: int, rows: int) -> dict[str, pa.Array]:

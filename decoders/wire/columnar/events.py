@@ -1,9 +1,9 @@
 """The records of a batch that are not frames: connections that open and close, gaps, raw SASL tokens.
 
-Compiled code opens and closes most connections. What it knows of them stays numbers until a record is asked
-for: a `LazyConnection` for each connection makes its record OPENED, with the ID and the text of the
-addresses, and a row of `ChangeColumns` stands for each opening and closing. Code that only counts frames
-never pays for records.
+Most of them say that a connection opened or closed, and nothing else. A row of `ChangeColumns` stands for
+each of these until its record is asked for, whether compiled code tracked the connection or a block states
+it. What compiled code knows of a connection stays numbers, too: a `LazyConnection` makes its record OPENED,
+with the ID and the text of the addresses. Code that only counts frames never pays for records.
 """
 
 from __future__ import annotations
@@ -133,10 +133,11 @@ class OpenedRecords(Sequence[Record]):
 
 
 class ChangeColumns(NamedTuple):
-    """The openings and closings that compiled code has found, one row each, in the order of `sequences`.
+    """Openings and closings, one row each.
 
     Columns mean what the fields of `Record` mean; `connections` are numbers of connections in a batch. A row
-    whose `closings` is NONE is an opening.
+    whose `closings` is NONE is an opening, and has no direction. All other fields of their records have their
+    defaults.
     """
 
     connections: NDArray[np.int32]
@@ -172,14 +173,17 @@ NO_CHANGES = ChangeColumns(
 
 
 class Events(Sequence[Record]):
-    """Records in their order: openings and closings of compiled code as columns, all others as records."""
+    """Records in their order: openings and closings as columns, all others as records.
+
+    `order` (int64) numbers the records in their order: `changes` first and then `others`.
+    """
 
     def __init__(self, changes: ChangeColumns, others: list[Record], openings: Sequence[Record]) -> None:
-        """`openings` holds the OPENED record of each connection number of `changes`."""
+        """`openings` holds a record of each connection number of `changes`."""
         self.changes = changes
         self.others = others
+        self.order = _order(changes, others)
         self._openings = openings
-        self._order = _order(changes, others)
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Events:
@@ -196,22 +200,27 @@ class Events(Sequence[Record]):
     def __getitem__(self, place: int | slice) -> Record | Events:
         if isinstance(place, slice):
             return self.chosen(np.arange(len(self))[place])
-        if self._order is None:
-            return self.others[place]
-        number, count = int(self._order[place]), len(self.changes.sequences)
-        return self.others[number - count] if number >= count else self._change(number)
+        number, count = int(self.order[place]), len(self.changes.sequences)
+        return self.others[number - count] if number >= count else self.change(number)
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self.others) if self._order is None else map(self.__getitem__, range(len(self)))
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def sequences(self) -> NDArray[np.int64]:
         """The numbers of the records."""
-        others = np.array([record.sequence for record in self.others], np.int64)
-        if self._order is None:
-            return others
-        numbers: NDArray[np.int64] = np.concatenate((self.changes.sequences, others))[self._order]
+        numbers: NDArray[np.int64] = _sequences(self.changes, self.others)[self.order]
         return numbers
+
+    @property
+    def by_place(self) -> dict[int, Record]:
+        """Those of `others` by their places in the order."""
+        numbers = self.order - len(self.changes.sequences)
+        (places,) = np.nonzero(numbers >= 0)
+        return {
+            place: self.others[number]
+            for place, number in zip(places.tolist(), numbers[places].tolist(), strict=True)
+        }
 
     def with_others(self, change: Callable[[Record], Record]) -> Events:
         """Return the same events with `change` applied to all that are not in `changes`."""
@@ -223,20 +232,17 @@ class Events(Sequence[Record]):
 
     def chosen(self, places: NDArray[np.int64]) -> Events:
         """Return the records at these places, which are in rising order."""
-        if self._order is None:
-            return Events.of(self.others[place] for place in places.tolist())
-        numbers, count = self._order[places], len(self.changes.sequences)
+        numbers, count = self.order[places], len(self.changes.sequences)
         others = [self.others[number - count] for number in numbers[numbers >= count].tolist()]
         return Events(self.changes.of(numbers[numbers < count]), others, self._openings)
 
-    def _change(self, row: int) -> Record:
+    def change(self, row: int) -> Record:
+        """Return the record of a row of `changes`."""
         changes = self.changes
         opening = self._openings[changes.connections.item(row)]
         closing = changes.closings.item(row)
-        if not closing:
-            return opening
         return Record(
-            Kind.CLOSED,
+            Kind.CLOSED if closing else Kind.OPENED,
             opening.connection,
             opening.run,
             changes.sequences.item(row),
@@ -251,15 +257,13 @@ class Events(Sequence[Record]):
         )
 
 
-def _order(changes: ChangeColumns, others: list[Record]) -> NDArray[np.int64] | None:
-    """Return the order of the records by sequence, None if there are no changes.
-
-    Changes are numbered first, then the others.
-    """
+def _order(changes: ChangeColumns, others: list[Record]) -> NDArray[np.int64]:
+    """Return the order of the records by sequence; without changes they are in order."""
     if not len(changes.sequences):
-        return None
-    if not others:
-        return np.arange(len(changes.sequences))
-    numbers = np.concatenate((changes.sequences, np.array([each.sequence for each in others], np.int64)))
-    order: NDArray[np.int64] = np.argsort(numbers, kind="stable")
+        return np.arange(len(others))
+    order: NDArray[np.int64] = np.argsort(_sequences(changes, others), kind="stable")
     return order
+
+
+def _sequences(changes: ChangeColumns, others: list[Record]) -> NDArray[np.int64]:
+    return np.concatenate((changes.sequences, np.array([each.sequence for each in others], np.int64)))

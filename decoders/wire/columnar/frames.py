@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.frame.record import Direction, Flag, Kind, Pairing, Record
+from decoders.frame.record import NO_RECORD, Closing, Direction, Flag, Kind, Pairing, Record
 from decoders.memory import gathered
 from decoders.wire.columnar.events import NO_CHANGES, ChangeColumns, Events, untyped
 from decoders.wire.columnar.packets import PacketBatch
@@ -20,6 +20,21 @@ from decoders.wire.columnar.packets import PacketBatch
 ENOUGH: Final = 128 * 1024 * 1024
 """A batch with so many bytes of frames is not enlarged."""
 _FRAME_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE})
+_UNPAIRED: Final = -1
+OF_FRAMES: Final = {
+    "kind": "kinds",
+    "direction": "directions",
+    "pairing": "pairings",
+    "flags": "flags",
+    "paired_api_key": "paired_api_keys",
+    "paired_api_version": "paired_api_versions",
+    "sequence": "sequences",
+    "paired_sequence": "paired_sequences",
+    "captured_at": "captured_at",
+    "position": "positions",
+    "true_length": "true_lengths",
+}
+"""The fields of a record that are a frame's own, not its connection's, with their names in `FrameColumns`."""
 
 
 class FrameColumns(NamedTuple):
@@ -49,6 +64,15 @@ class FrameColumns(NamedTuple):
         """Allocate columns of `rows` rows."""
         return cls(*untyped(np.empty(rows, _dtype(name)) for name in cls._fields))
 
+    @classmethod
+    def joined(cls, parts: Iterable[FrameColumns]) -> FrameColumns:
+        """Concatenate columns."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def of(self, rows: NDArray[np.int64]) -> FrameColumns:
+        """Return these rows."""
+        return FrameColumns(*untyped(column[rows] for column in self))
+
     def first(self, rows: int) -> FrameColumns:
         """Return views of the first `rows` rows."""
         return FrameColumns(*untyped(column[:rows] for column in self))
@@ -60,6 +84,41 @@ def _dtype(name: str) -> type[np.generic]:
     if name.startswith("paired_api"):
         return np.int16
     return np.uint8 if name in ("kinds", "directions", "pairings", "flags") else np.int64
+
+
+def columns_of_changes(changes: ChangeColumns) -> FrameColumns:
+    """Return openings and closings as rows like those of frames, without bytes."""
+    count = len(changes.sequences)
+    none = np.zeros(count, np.int64)
+    unpaired = np.full(count, _UNPAIRED, np.int16)
+    kinds = np.where(changes.closings == Closing.NONE, Kind.OPENED, Kind.CLOSED).astype(np.uint8)
+    return FrameColumns(
+        connections=changes.connections,
+        kinds=kinds,
+        directions=changes.directions,
+        pairings=np.full(count, Pairing.NONE, np.uint8),
+        flags=np.full(count, Flag.NONE, np.uint8),
+        paired_api_keys=unpaired,
+        paired_api_versions=unpaired,
+        sequences=changes.sequences,
+        paired_sequences=np.full(count, NO_RECORD),
+        captured_at=changes.captured_at,
+        positions=changes.positions,
+        starts=none,
+        lengths=none,
+        true_lengths=none,
+    )
+
+
+def columns_of_records(events: Sequence[Record], begin: int) -> FrameColumns:
+    """Return records as such rows, of connection 0; their bytes follow each other from `begin` on."""
+    columns = FrameColumns.empty(len(events))
+    for name, of_frames in OF_FRAMES.items():
+        getattr(columns, of_frames)[:] = list(map(attrgetter(name), events))
+    columns.connections[:] = 0
+    columns.lengths[:] = [len(event.frame) for event in events]
+    columns.starts[:] = begin + np.cumsum(columns.lengths) - columns.lengths
+    return columns
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,6 +145,18 @@ class FrameBatch:
         numbers = np.concatenate((self.frames.sequences, self.events.sequences))
         order: NDArray[np.int64] = np.argsort(numbers, kind="stable")
         return order
+
+    def columns(self) -> FrameColumns:
+        """Return a row for each record: the frames first and then the events, in their order.
+
+        The bytes of events follow the data, one after the other. Events that are not in `events.changes` have
+        connection 0.
+        """
+        events = self.events
+        of_changes = columns_of_changes(events.changes)
+        of_others = columns_of_records(events.others, len(self.data))
+        of_events = FrameColumns.joined((of_changes, of_others)).of(events.order)
+        return FrameColumns.joined((self.frames, of_events))
 
     def parts(self, size: int) -> Iterator[FrameBatch]:
         """Yield batches of at most `size` records each, in their order, which share data and columns."""
@@ -247,22 +318,25 @@ class Joining:
         self.bytes = 0
         self._data: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)]
         self._columns = [FrameColumns.empty(0)]
-        self._events: list[Record] = []
+        self._changes = [NO_CHANGES]
+        self._others: list[Record] = []
         self._openings: list[Record] = []
         self._numbers: dict[bytes, int] = {}
 
     def add(self, batch: FrameBatch) -> None:
         """Add a batch; its data is copied."""
-        frames = batch.frames
-        if not len(frames.starts) and not batch.events:
+        frames, events = batch.frames, batch.events
+        if not len(frames.starts) and not events:
             return
         content, offsets = gathered(batch.data, frames.starts, frames.lengths)
-        moved = frames._replace(starts=offsets[:-1] + self.bytes, connections=self._renumbered(batch))
+        numbers = self._renumbered(batch)
+        of_frames, of_changes = np.split(numbers, [len(frames.starts)])
         self._data.append(content)
-        self._columns.append(moved)
-        self._events += batch.events
+        self._columns.append(frames._replace(starts=offsets[:-1] + self.bytes, connections=of_frames))
+        self._changes.append(events.changes._replace(connections=of_changes))
+        self._others += events.others
         self.bytes += len(content)
-        self.size += len(frames.starts) + len(batch.events)
+        self.size += len(frames.starts) + len(events)
 
     def add_record(self, record: Record) -> None:
         """Add a record, a frame or an event."""
@@ -271,8 +345,9 @@ class Joining:
         self.add(builder.build([record]))
 
     def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
-        """Return the connections of a batch, numbered as in the joined batch."""
-        given, inverse = np.unique(batch.frames.connections, return_inverse=True)
+        """Return the connections of frames and of changes, numbered as in the joined batch."""
+        connections = np.concatenate((batch.frames.connections, batch.events.changes.connections))
+        given, inverse = np.unique(connections, return_inverse=True)
         openings, known = self._openings, self._numbers
         numbers = []
         for opening in map(batch.openings.__getitem__, given.tolist()):
@@ -284,5 +359,6 @@ class Joining:
 
     def batch(self) -> FrameBatch:
         """Return all that was added as one batch."""
-        columns = FrameColumns(*map(np.concatenate, zip(*self._columns, strict=True)))
-        return FrameBatch(np.concatenate(self._data), columns, Events.of(self._events), self._openings)
+        columns = FrameColumns.joined(self._columns)
+        events = Events(ChangeColumns.joined(self._changes), self._others, self._openings)
+        return FrameBatch(np.concatenate(self._data), columns, events, self._openings)

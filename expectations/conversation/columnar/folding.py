@@ -57,8 +57,10 @@ class Rows(NamedTuple):
 
     `connections` (int64) are numbers from 0. `described` (int64) numbers a broker's description of itself, or
     is NOT_DESCRIBED. `heartbeats` (int64) numbers the body of a heartbeat or its response, or is
-    NO_HEARTBEAT, or HIDDEN_HEARTBEAT where one may be hidden. `statements` and sequences are int64, `kinds`
-    and `pairings` uint8, `expects_response` bool. `sizes` (int64) are lengths on the wire.
+    NO_HEARTBEAT, or HIDDEN_HEARTBEAT where one may be hidden. `statements` (int64) are numbers of the batch,
+    NOT_FOLDABLE where a repeat is not gathered; equal `fingerprints` (int64) mean equal statements of any
+    batch. Sequences are int64, `kinds` and `pairings` uint8, `expects_response` bool. `sizes` (int64) are
+    lengths on the wire.
     """
 
     connections: NDArray[np.int64]
@@ -68,6 +70,7 @@ class Rows(NamedTuple):
     pairings: NDArray[np.uint8]
     expects_response: NDArray[np.bool_]
     statements: NDArray[np.int64]
+    fingerprints: NDArray[np.int64]
     described: NDArray[np.int64]
     heartbeats: NDArray[np.int64]
     sizes: NDArray[np.int64]
@@ -114,8 +117,8 @@ def may_hide_heartbeat(statement: Statement) -> bool:
 class SaidBefore(NamedTuple):
     """The statements that connections made in earlier batches: a table with open addressing.
 
-    `slots` (int64, 4 columns): the connection's ID in two halves, the statement's number, and the sequence of
-    its first occurrence, 0 in a free slot. `taken` (int64, one element) counts the slots in use.
+    `slots` (int64, 4 columns): the connection's ID in two halves, the statement's fingerprint, and the
+    sequence of its first occurrence, 0 in a free slot. `taken` (int64, one element) counts the slots in use.
     """
 
     keys: HashKeys
@@ -163,14 +166,14 @@ def _by_sequence(rows: Rows) -> NDArray[np.int64]:
 
 
 @inlined
-def was_said(table: Any, connection: Any, statement: Any, sequence: Any) -> Any:
+def was_said(table: Any, connection: Any, fingerprint: Any, sequence: Any) -> Any:
     """Return whether a connection made a statement before a sequence, and add it if it did not."""
-    slots, words = table.slots, (connection[0], connection[1], statement)
+    slots, words = table.slots, (connection[0], connection[1], fingerprint)
     mask = np.uint64(len(slots) - 1)
     slot = first_slot(hashed(table.keys, np.uint64(0), words, 3), len(slots))
     while slots[slot, _SEQUENCE] != 0:
         row = slots[slot]
-        if row[0] == connection[0] and row[1] == connection[1] and row[2] == statement:
+        if row[0] == connection[0] and row[1] == connection[1] and row[2] == fingerprint:
             break
         slot = (slot + np.uint64(1)) & mask
     first = slots[slot, _SEQUENCE]
@@ -180,7 +183,7 @@ def was_said(table: Any, connection: Any, statement: Any, sequence: Any) -> Any:
         table.taken[0] += first == 0
         slots[slot, 0] = connection[0]
         slots[slot, 1] = connection[1]
-        slots[slot, 2] = statement
+        slots[slot, 2] = fingerprint
         slots[slot, _SEQUENCE] = sequence
     return False
 
@@ -301,7 +304,7 @@ def _fold(  # noqa: PLR0912, PLR0915, PLR0917 - one walk, and compiled functions
             is_new |= statement == NOT_FOLDABLE
             if statement != NOT_FOLDABLE and seen[statement] != connection:
                 seen[statement] = connection
-                is_new |= not was_said(said_before, ids[connection], statement, sequence)
+                is_new |= not was_said(said_before, ids[connection], rows.fingerprints[row], sequence)
             if is_new:
                 generation += 1
             else:

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Record
-from decoders.keyed_hash import HashKeys
+from decoders.keyed_hash import FingerprintKeys, HashKeys, fingerprints
 from decoders.schema.registry import Schemas
+from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import (
     Body,
@@ -79,12 +80,14 @@ _Integers = NDArray[np.int64]
 class Compared(NamedTuple):
     """An element per statement, as `Rows` has them per record.
 
-    `numbers` (int64) are equal for equal statements, also of other batches. `described` and `heartbeats`
-    (int64) number the descriptions of brokers, and the bodies of heartbeats and of their responses, of one
-    batch. `expects_response` is bool.
+    `numbers` (int64) are those of foldable statements in the batch, NOT_FOLDABLE for others. `fingerprints`
+    (int64) are equal for equal statements, also of other batches. `described` and `heartbeats` (int64) number
+    the descriptions of brokers, and the bodies of heartbeats and of their responses, of one batch.
+    `expects_response` is bool.
     """
 
     numbers: _Integers
+    fingerprints: _Integers
     described: _Integers
     heartbeats: _Integers
     expects_response: NDArray[np.bool_]
@@ -106,8 +109,10 @@ class BatchStatements(NamedTuple):
 class StatementCache:
     """The statements of frames, by the columns or bytes from which they follow."""
 
-    def __init__(self, schemas: Schemas, hash_keys: HashKeys) -> None:
-        self._schemas, self._hash_keys = schemas, hash_keys
+    def __init__(self, schemas: Schemas, secret: bytes) -> None:
+        """`secret` keeps strangers from choosing texts that are slow to look up."""
+        self._schemas = schemas
+        self._hash_keys, self._fingerprint_keys = HashKeys.of(secret), FingerprintKeys.of(secret)
         self._clear()
 
     def _clear(self) -> None:
@@ -115,13 +120,12 @@ class StatementCache:
         self._texts = TextNumbers(self._rows.texts, self._hash_keys)
         self._templates = TemplateCache(self._schemas, self._rows, self._hash_keys)
         self._servers = Numbered[str]()
-        self._numbers: dict[bytes, int] = {}
         self._decoded: dict[bytes, tuple[int, ...]] = {}
         self._bytes = 0
 
     def clear_if_full(self) -> bool:
-        """Clear the cache if it holds too much. Returns whether it did: earlier numbers are then void."""
-        caches = self._numbers, self._texts, self._templates, self._servers, self._decoded
+        """Clear the cache if it holds too much; returns whether it did. It voids earlier fingerprints."""
+        caches = self._texts, self._templates, self._servers, self._decoded
         is_full = max(len(cache) for cache in caches) > CAPACITY
         is_full |= self._bytes + self._texts.bytes > BYTE_CAPACITY
         if is_full:
@@ -137,14 +141,18 @@ class StatementCache:
         rows = np.empty((len(groups.first), len(FIELDS)), np.int64)
         rows[complete] = self._complete(batch, read, groups.first[complete])
         rows[~complete] = self._others(batch, read, groups.first[~complete])
-        stated, of_events = _stated(self._schemas, batch.events)
+        distinct, of_events = _distinct(batch.events)
         places = np.concatenate((groups.members, of_events + len(rows)))
-        rows = np.concatenate((rows, _matrix([*map(self._rows.row, stated)])))
-        numbers, first, inverse = np.unique(self._numbers_of(rows), return_index=True, return_inverse=True)
-        statements = self._rows.columns(rows).chosen(first)
-        correlation_ids = _correlation_ids(read.decoded.heads, batch.events)
+        stated = [self._rows.row(read_statement(self._schemas, record)) for record in distinct]
+        rows = np.concatenate((rows, _matrix(stated)))
+        alike = grouped(self._hash_keys, rows, _NO_DATA, np.empty((len(rows), 0), np.int64))
+        rows = rows[alike.first]
+        statements = self._rows.columns(rows).chosen(np.arange(len(rows)))
         return BatchStatements(
-            statements, inverse[places], correlation_ids, compared(statements, numbers, self._hash_keys)
+            statements,
+            alike.members[places],
+            _correlation_ids(read.decoded.heads, distinct, of_events),
+            compared(statements, fingerprints(self._fingerprint_keys, rows), self._hash_keys),
         )
 
     def _number_servers(self, batch: FrameBatch, read: ReadFrames) -> None:
@@ -156,10 +164,6 @@ class StatementCache:
         used, inverse = np.unique(batch.frames.connections[others], return_inverse=True)
         servers = [self._servers.number(batch.openings[connection].server) for connection in used.tolist()]
         read.traits["server"][others] = np.array(servers, np.int32)[inverse]
-
-    def _numbers_of(self, rows: _Integers) -> _Integers:
-        known, keys = self._numbers, rows.view(f"V{rows.itemsize * len(FIELDS)}")[:, 0].tolist()
-        return np.array([known.setdefault(key, len(known)) for key in keys], np.int64)
 
     def _complete(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
         """Return the rows of the statements of frames that columns hold completely."""
@@ -233,18 +237,21 @@ class TemplateCache:
         )
 
 
-def _stated(schemas: Schemas, events: Sequence[Record]) -> tuple[list[Statement], _Integers]:
-    """Return the distinct statements of events, and the index of each event's."""
-    numbered = Numbered[Hashable]()
-    of_events = np.array([numbered.number(_READ(event)) for event in events], np.int64)
-    _, first = np.unique(of_events, return_index=True)
-    return [read_statement(schemas, events[number]) for number in first.tolist()], of_events
+def _distinct(events: Events) -> tuple[list[Record], _Integers]:
+    """Return events of which no two say the same, and for each event the number of the one that says so."""
+    changes, numbered = events.changes, Numbered[Hashable]()
+    ways = changes.closings.astype(np.int64) << 8 | changes.directions
+    _, first, of_changes = np.unique(ways, return_index=True, return_inverse=True)
+    of_others = np.array([numbered.number(_READ(event)) for event in events.others], np.int64)
+    _, first_others = np.unique(of_others, return_index=True)
+    distinct = [*map(events.change, first.tolist()), *map(events.others.__getitem__, first_others.tolist())]
+    return distinct, np.concatenate((of_changes, len(first) + of_others))[events.order]
 
 
-def _correlation_ids(heads: NDArray[np.void], events: Sequence[Record]) -> _Integers:
+def _correlation_ids(heads: NDArray[np.void], distinct: Sequence[Record], of_events: _Integers) -> _Integers:
     of_frames = np.where(heads["has_correlation_id"], heads["correlation_id"].astype(np.int64), MISSING)
-    of_events = [MISSING if each is None else each for each in map(correlation_id, events)]
-    return np.concatenate((of_frames, np.array(of_events, np.int64)))
+    of_distinct = [MISSING if each is None else each for each in map(correlation_id, distinct)]
+    return np.concatenate((of_frames, np.array(of_distinct, np.int64)[of_events]))
 
 
 def _matrix(rows: list[tuple[int, ...]]) -> _Integers:
@@ -266,8 +273,8 @@ def _with_texts(body: Body | None, texts: list[str | None]) -> Body | None:
             return body
 
 
-def compared(statements: StatementColumns, numbers: _Integers, hash_keys: HashKeys) -> Compared:
-    """Return what folding compares of statements, given their numbers."""
+def compared(statements: StatementColumns, found: _Integers, hash_keys: HashKeys) -> Compared:
+    """Return what folding compares of statements, given their fingerprints."""
     bodies = Numbered[Hashable]()
     facts = [_facts(template, bodies) for template in statements.templates]
     of_templates = np.array(facts, np.int64).reshape(-1, 4)
@@ -280,7 +287,11 @@ def compared(statements: StatementColumns, numbers: _Integers, hash_keys: HashKe
     )
     heartbeats[with_own] = NO_HEARTBEAT + 1 + groups.members
     return Compared(
-        np.where(foldable, numbers, NOT_FOLDABLE), described, heartbeats, expects_response.astype(np.bool_)
+        np.where(foldable, np.arange(len(statements)), NOT_FOLDABLE),
+        found,
+        described,
+        heartbeats,
+        expects_response.astype(np.bool_),
     )
 
 

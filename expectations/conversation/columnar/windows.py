@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +25,12 @@ from decoders.frame.record import Kind, Record
 from decoders.keyed_hash import HashKeys
 from decoders.memory import gathered
 from decoders.schema.registry import Schemas
-from decoders.wire.columnar.frames import FrameBatch
+from decoders.wire.columnar.frames import FrameBatch, FrameColumns
 from expectations.conversation.columnar.folding import Folded, Rows, SaidBefore, fold_rows
 from expectations.conversation.columnar.reading import ObservationReader
 from expectations.conversation.columnar.statement_cache import BatchStatements, StatementCache
 from expectations.conversation.columnar.window_columns import MISSING, OF_EVIDENCE, WindowColumns
-from expectations.conversation.observation import EVIDENCE_BYTES, beginning_of
+from expectations.conversation.observation import EVIDENCE_BYTES
 
 _Integers = NDArray[np.int64]
 _SOURCE: Final = OF_EVIDENCE.index("source")
@@ -51,26 +51,26 @@ class RecordPlaces(NamedTuple):
 class Arrival:
     """A batch of one source. Its records are numbered: the frames of the batch first, then its events.
 
-    `order` (int64) lists these numbers in order of arrival. `places` returns where records are stored, by
-    their numbers.
+    `columns` has a row for each record, by number, as `FrameBatch.columns` makes them. `order` (int64) lists
+    these numbers in order of arrival. `places` returns where records are stored, by their numbers.
     """
 
     batch: FrameBatch
+    columns: FrameColumns
     order: _Integers
     places: Callable[[_Integers], RecordPlaces]
 
     @classmethod
     def of_file(cls, batch: FrameBatch, name: str) -> Arrival:
         """Wrap a batch of one capture file, whose sequences are in order of arrival."""
-        of_events = [MISSING if event.position is None else event.position for event in batch.events]
-        positions = np.concatenate((batch.frames.positions, np.array(of_events, np.int64)))
+        columns = batch.columns()
 
         def places(numbers: _Integers) -> RecordPlaces:
             values = np.full((len(OF_EVIDENCE), len(numbers)), MISSING, np.int64)
-            values[_SOURCE], values[_POSITION] = 0, positions[numbers]
+            values[_SOURCE], values[_POSITION] = 0, columns.positions[numbers]
             return RecordPlaces([name], values)
 
-        return cls(batch, batch.order(), places)
+        return cls(batch, columns, np.argsort(columns.sequences, kind="stable"), places)
 
     @classmethod
     def of_topic(
@@ -87,29 +87,20 @@ class Arrival:
             topic, partition, offset = (values[inside] for values in of_blocks)
             return RecordPlaces(names, np.array([topic, missing, partition, offset, rows[numbers]], np.int64))
 
-        return cls(opened.batch, np.lexsort((rows, blocks)), places)
-
-    def column(self, of_frames: NDArray[Any], of_events: str) -> NDArray[Any]:
-        """Return one value per record, by number: a column of the frames, then an attribute of the events."""
-        events = [getattr(event, of_events) for event in self.batch.events]
-        return np.concatenate((of_frames, np.array(events, of_frames.dtype)))
+        return cls(opened.batch, opened.batch.columns(), np.lexsort((rows, blocks)), places)
 
     def without_heartbeats(self) -> _Integers:
         """Return the order without the feeder's own heartbeats, which belong to no connection."""
-        kinds = self.column(self.batch.frames.kinds, "kind")[self.order]
-        without: _Integers = self.order[kinds != Kind.HEARTBEAT]
+        without: _Integers = self.order[self.columns.kinds[self.order] != Kind.HEARTBEAT]
         return without
 
     def beginnings(self, numbers: _Integers) -> tuple[NDArray[np.uint8], _Integers]:
         """Return the first bytes of records, one after the other, and their bounds."""
-        batch, events = self.batch, [beginning_of(event) for event in self.batch.events]
-        begins = len(batch.data) + np.cumsum([0, *map(len, events)])[:-1]
-        starts = np.concatenate((batch.frames.starts, begins))[numbers]
-        lengths = np.concatenate((batch.frames.lengths, [len(each) for each in events])).astype(np.int64)
-        data = batch.data
-        if any(events):
-            data = np.concatenate((data, np.frombuffer(b"".join(events), np.uint8)))
-        return gathered(data, starts, np.minimum(lengths[numbers], EVIDENCE_BYTES))
+        columns, data = self.columns, self.batch.data
+        of_events = b"".join(event.frame for event in self.batch.events.others)
+        if of_events:
+            data = np.concatenate((data, np.frombuffer(of_events, np.uint8)))
+        return gathered(data, columns.starts[numbers], np.minimum(columns.lengths[numbers], EVIDENCE_BYTES))
 
 
 class ColumnarWindows:
@@ -117,10 +108,9 @@ class ColumnarWindows:
 
     def __init__(self, schemas: Schemas, secret: bytes) -> None:
         """`secret` keeps strangers from choosing texts that are slow to look up."""
-        keys = HashKeys.of(secret)
         self._reader = _reader(schemas)
-        self._statements = StatementCache(schemas, keys)
-        self._said_before = SaidBefore.new(keys)
+        self._statements = StatementCache(schemas, secret)
+        self._said_before = SaidBefore.new(HashKeys.of(secret))
 
     def columns_of(self, arrival: Arrival) -> WindowColumns:
         """Fold the records of a batch to one window per connection, in order of arrival.
@@ -172,47 +162,44 @@ def _reader(schemas: Schemas) -> ObservationReader:
 
 def _connections(arrival: Arrival, order: _Integers) -> tuple[_Integers, list[Record]]:
     """Number the connections of ordered records by arrival. Returns the numbers, and a record of each."""
-    batch = arrival.batch
-    numbers = {record.connection: number for number, record in enumerate(batch.openings)}
-    of_events = [numbers.setdefault(event.connection, len(numbers)) for event in batch.events]
-    given = np.concatenate((batch.frames.connections, np.array(of_events, np.int64)))[order]
-    first = np.full(len(numbers), len(given), np.int64)
+    batch, given = arrival.batch, arrival.columns.connections.astype(np.int64)
+    events, count = batch.events, len(batch.openings)
+    others = {len(given) - len(events) + place: other for place, other in events.by_place.items()}
+    if others:
+        known = {opening.connection: number for number, opening in enumerate(batch.openings)}
+        given[[*others]] = [known.setdefault(other.connection, len(known)) for other in others.values()]
+        count = len(known)
+    given = given[order]
+    first = np.full(count, len(given), np.int64)
     first[given[::-1]] = np.arange(len(given))[::-1]
     came = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(given))]
-    ranks = np.empty(len(numbers), np.int64)
+    ranks = np.empty(count, np.int64)
     ranks[came] = np.arange(len(came))
-    return ranks[given], [_identity(batch, number) for number in order[first[came]].tolist()]
-
-
-def _identity(batch: FrameBatch, number: int) -> Record:
-    """Return a record with the connection fields of the record with a number."""
-    frames = len(batch.frames.connections)
-    if number >= frames:
-        return batch.events[number - frames]
-    return batch.openings[int(batch.frames.connections[number])]
+    heads = zip(order[first[came]].tolist(), came.tolist(), strict=True)
+    return ranks[given], [others.get(row) or batch.openings[number] for row, number in heads]
 
 
 def _rows(arrival: Arrival, said: BatchStatements, order: _Integers, connections: _Integers) -> Rows:
-    frames, places, compared = arrival.batch.frames, said.places[order], said.compared
+    columns, places, compared = arrival.columns, said.places[order], said.compared
     return Rows(
         connections,
-        arrival.column(frames.sequences, "sequence")[order],
-        arrival.column(frames.paired_sequences, "paired_sequence")[order],
-        arrival.column(frames.kinds, "kind")[order],
-        arrival.column(frames.pairings, "pairing")[order],
+        columns.sequences[order],
+        columns.paired_sequences[order],
+        columns.kinds[order],
+        columns.pairings[order],
         compared.expects_response[places],
         compared.numbers[places],
+        compared.fingerprints[places],
         compared.described[places],
         compared.heartbeats[places],
-        arrival.column(frames.true_lengths, "true_length")[order],
+        columns.true_lengths[order],
     )
 
 
 def _occurrences(arrival: Arrival, said: BatchStatements, order: _Integers, folded: Folded) -> _Integers:
     """Return the occurrences of folded rows of an order: a row for each of OF_OCCURRENCE."""
     first, last, previous = order[folded.first], order[folded.last], order[folded.previous]
-    sequences = arrival.column(arrival.batch.frames.sequences, "sequence")
-    captured_at = arrival.column(arrival.batch.frames.captured_at, "captured_at")
+    sequences, captured_at = arrival.columns.sequences, arrival.columns.captured_at
     return np.array(
         [
             sequences[first],

@@ -14,13 +14,13 @@ from decoders.schema.registry import Schemas
 from expectations.conversation.bodies import ClusterDescription, Heartbeat, HeartbeatResponse
 from expectations.conversation.columnar.folding import is_foldable, may_hide_heartbeat
 from expectations.conversation.observation import (
+    EVIDENCE_BYTES,
     ConnectionKey,
     Evidence,
     Observation,
     Occurrence,
     Statement,
     Window,
-    beginning_of,
 )
 from expectations.conversation.statement_reader import correlation_id, read_statement
 
@@ -30,12 +30,12 @@ Said = dict[bytes, dict[Statement, int]]
 
 def in_file(name: str, record: Record) -> Evidence:
     """Point to a record of a capture file."""
-    return Evidence(name, beginning_of(record), record.position)
+    return Evidence(name, record.frame[:EVIDENCE_BYTES], record.position)
 
 
 def in_topic(name: str, place: tuple[int, int, int], record: Record) -> Evidence:
     """Point to a record of a topic by its partition, the offset of its block, and its row in that."""
-    return Evidence(name, beginning_of(record), None, *place)
+    return Evidence(name, record.frame[:EVIDENCE_BYTES], None, *place)
 
 
 def connection_of(record: Record) -> ConnectionKey:

@@ -55,6 +55,27 @@ RECORDS = st.builds(
     true_length=st.integers(0, (1 << 40) - 1),
     frame=st.binary(max_size=64),
 )
+CHANGES = st.builds(
+    Record,
+    kind=st.sampled_from((Kind.OPENED, Kind.CLOSED)),
+    connection=st.sampled_from([b"a" * 16, b"b" * 16]),
+    run=st.just(1),
+    sequence=UINT62,
+    captured_at=UINT62,
+    client=st.just(Endpoint("10.0.0.7:1")),
+    server=st.just(Endpoint("10.0.0.8:9092")),
+    direction=st.sampled_from(Direction),
+    pairing=st.just(Pairing.NONE) | st.sampled_from(Pairing),
+    closing=st.sampled_from(Closing),
+    flags=st.just(Flag.NONE) | st.sampled_from(Flag),
+    paired_sequence=st.just(NO_RECORD) | UINT62,
+    paired_api_key=st.just(-1) | INT16,
+    paired_api_version=st.just(-1) | INT16,
+    position=UINT62,
+    true_length=st.just(0) | st.just(7),
+    frame=st.just(b"") | st.just(b"content"),
+)
+"""Openings and closings, of which many say no more than that, and others nearly so."""
 FRAMES = {Kind.REQUEST, Kind.RESPONSE}
 REQUEST = record_of(Kind.REQUEST, 1, connection=bytes(16), frame=b"request", true_length=7)
 BLOCK = block([REQUEST, record_of(Kind.CLOSED, 2, connection=bytes(16))])
@@ -75,7 +96,7 @@ def told(record: Record, before: dict[bytes, Record]) -> Record:
 
 
 @examples(150)
-@given(st.lists(RECORDS, min_size=1, max_size=12))
+@given(st.lists(RECORDS | CHANGES, min_size=1, max_size=12))
 def test_what_is_written_comes_back(given_records: list[Record]) -> None:
     """Every field and its type, in any order; an event may state another identity of its connection."""
     known: dict[bytes, Record] = {}
@@ -213,6 +234,34 @@ def test_that_a_frame_was_read_whole_is_believed_of_a_feeder_with_equal_schemas(
     for own, flags in (("digest", flagged.flags), ("other", Flag.SETTLED), ("", Flag.SETTLED)):
         (found,) = BlockReader(own).read([made.value])
         assert [each.flags for each in all_records([found])] == [flags]
+
+
+OPENED = record_of(Kind.OPENED, 1, connection=bytes(16))
+CLOSED = msgspec.structs.replace(OPENED, sequence=9, kind=Kind.CLOSED, closing=Closing.FIN)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"flags": Flag.MID_STREAM},
+        {"pairing": Pairing.UNOWED},
+        {"direction": Direction.TO_CLIENT},
+        {"closing": Closing.FIN},
+        {"paired_sequence": 1},
+        {"paired_api_key": 18},
+        {"paired_api_version": 0},
+        {"true_length": 7},
+        {"frame": b"content"},
+        {"run": 2},
+        {"client": Endpoint("10.0.0.9:1")},
+    ],
+)
+def test_openings_and_closings_stay_columns_unless_they_say_more(more: dict[str, Any]) -> None:
+    other = msgspec.structs.replace(OPENED, sequence=2, **more)
+    (found,) = BlockReader().read([block([OPENED, other, CLOSED])])
+    assert found.batch.events.changes.sequences.tolist() == [1, 9]
+    assert found.batch.events.others == [other]
+    assert all_records([found]) == [OPENED, other, CLOSED]
 
 
 def test_a_connection_that_a_dictionary_names_twice_is_one() -> None:

@@ -43,7 +43,7 @@ def request(
 def said(records: Sequence[Record], cache: StatementCache | None = None) -> BatchStatements:
     """What records say, read as columns with a cache, or with a new one."""
     batch = opened(records).batch
-    return (cache or StatementCache(SCHEMAS, HASH_KEYS)).of_batch(batch, READER.read(batch))
+    return (cache or StatementCache(SCHEMAS, b"")).of_batch(batch, READER.read(batch))
 
 
 def learnt(records: Sequence[Record]) -> list[Statement]:

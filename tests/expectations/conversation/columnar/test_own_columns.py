@@ -21,7 +21,6 @@ from expectations.conversation.statement_template import OwnValues
 from expectations.conversation.texts import RESERVED_UUIDS, UuidForm, own_uuid, written
 from tests.examples import examples
 from tests.expectations.conversation.columnar.scalar_reads import (
-    HASH_KEYS,
     READER,
     SCHEMAS,
     observed,
@@ -94,7 +93,7 @@ def contents(columns: StatementColumns, number: int) -> tuple[object, ...]:
     return columns.templates[column[AT["template"]]], client, group, *column[AT["instance_first"] :]
 
 
-CACHE = StatementCache(SCHEMAS, HASH_KEYS)
+CACHE = StatementCache(SCHEMAS, b"")
 """One for all examples: what it remembers of one must not show in another."""
 
 
@@ -138,7 +137,7 @@ def test_invented_names_are_learnt_without_reading_each(monkeypatch: pytest.Monk
 
 def test_texts_count_as_bytes_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statement_cache, "BYTE_CAPACITY", 1_000)
-    cache, api = StatementCache(SCHEMAS, HASH_KEYS), SCHEMAS.by_key[3]
+    cache, api = StatementCache(SCHEMAS, b""), SCHEMAS.by_key[3]
     for sequence in range(1, 4):
         assert not cache.clear_if_full()
         said([request(sequence, api, 1, {}, client_id=f"{sequence}" * 400)], cache)
@@ -148,4 +147,4 @@ def test_texts_count_as_bytes_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_batch_may_be_empty() -> None:
     nothing = FrameBatch(np.empty(0, np.uint8), FrameColumns.empty(0), Events.of([]), [])
-    assert len(StatementCache(SCHEMAS, HASH_KEYS).of_batch(nothing, READER.read(nothing)).statements) == 0
+    assert len(StatementCache(SCHEMAS, b"").of_batch(nothing, READER.read(nothing)).statements) == 0
