@@ -8,11 +8,12 @@ for each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoders.compilation import compiled
 from decoders.frame.record import Kind
 from decoders.keyed_hash import HashKeys
 from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS
@@ -28,7 +29,6 @@ _OWN: Final = -2
 _OWN_EPOCH: Final = 1
 KAFKAS_LENGTH: Final = 22
 """Characters of a UUID in Kafka's form."""
-_QUADS: Final = -(-KAFKAS_LENGTH // 4)
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _NO_DIGIT: Final = 64
 _DIGITS: Final = np.full(256, _NO_DIGIT, np.uint8)
@@ -160,15 +160,25 @@ def kafkas_halves_at(data: NDArray[np.uint8], begins: _Integers) -> tuple[_Integ
 
     Each text has KAFKAS_LENGTH bytes.
     """
-    digits = _DIGITS[data[begins[:, np.newaxis] + np.arange(KAFKAS_LENGTH)]]
-    is_uuid = (digits < _NO_DIGIT).all(axis=1) & (digits[:, -1] & _UNUSED_BITS == 0)
-    # Four characters are three bytes.
-    quads = np.zeros((len(begins), _QUADS, 4), np.uint8)
-    quads.reshape(len(begins), 4 * _QUADS)[:, :KAFKAS_LENGTH] = digits
-    a, b, c, d = np.moveaxis(quads, 2, 0)
-    triples = np.stack((a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d), axis=2)
-    content = triples.reshape(len(begins), 3 * _QUADS)
-    return _halves(np.ascontiguousarray(content[:, :UUID_BYTES])), is_uuid
+    content, is_uuid = np.empty((len(begins), UUID_BYTES), np.uint8), np.empty(len(begins), np.bool_)
+    _read_uuids(data, begins, _DIGITS, content, is_uuid)
+    return _halves(content), is_uuid
+
+
+@compiled(None)
+def _read_uuids(data: Any, begins: Any, digits: Any, content: Any, is_uuid: Any) -> None:
+    """Read UUIDs from base64: each character has six bits, each byte of `content` takes eight."""
+    for row in range(len(begins)):
+        bits, count, at, is_valid = np.int64(0), 0, 0, True
+        for place in range(begins[row], begins[row] + KAFKAS_LENGTH):
+            digit = digits[data[place]]
+            is_valid &= digit < _NO_DIGIT
+            bits, count = bits << 6 | digit, count + 6
+            if count >= 8:
+                count -= 8
+                content[row, at] = bits >> count & 0xFF
+                bits, at = bits & 0xFF, at + 1
+        is_uuid[row] = is_valid and bits & _UNUSED_BITS == 0
 
 
 def is_reserved(halves: _Integers) -> NDArray[np.bool_]:

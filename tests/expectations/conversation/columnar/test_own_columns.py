@@ -46,6 +46,7 @@ MEMBERS = st.one_of(
             "A" * 20 + "-+",
             "A" * 21 + "ä",
             "Ab" * 16,
+            written(OWN, UuidForm.KAFKA)[:-1] + "B",
             written(OWN, UuidForm.KAFKA) + "=",
             written(OWN, UuidForm.HYPHENATED)[:-1] + "F",
             "member ID of thirty-six characters !",
