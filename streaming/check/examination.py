@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.cutting import ColumnarCutter
-from decoders.frame.record import Kind, Record
+from decoders.frame.record import Closing, Kind, Record
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.frames import FrameBatch, joined
@@ -335,9 +335,11 @@ class _FilesTally:
 
     def count(self, batch: FrameBatch) -> None:
         """Count frames and connections by the files in which they begin."""
-        columns = batch.columns()
+        changes, others = batch.events.changes, batch.events.others
+        opened = [event.position for event in others if event.kind is Kind.OPENED]
+        opened += changes.positions[changes.closings == Closing.NONE].tolist()
         self._frames += self._by_file(batch.frames.positions)
-        self._connections += self._by_file(columns.positions[columns.kinds == Kind.OPENED])
+        self._connections += self._by_file(np.array(opened, np.int64))
 
     def add(self, report: Report, at: int) -> None:
         """Add a report; `at` is the latest capture, in nanoseconds."""

@@ -187,6 +187,8 @@ class Connections:
 
     def add(self, ids: bytes, clients: list[str], rows: _Integers) -> None:
         """Add rows of connections that are not there."""
+        if not clients:
+            return
         self.ids += ids
         self.clients += clients
         self.rows = np.concatenate((self.rows, rows))

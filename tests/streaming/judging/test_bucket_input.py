@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from hypothesis import given
@@ -96,6 +97,16 @@ def test_each_bucket_gets_the_windows_of_its_connections_in_order(
 def test_narrow_integers_are_the_same_when_they_are_wide_again(rows: list[list[int]]) -> None:
     matrix = np.array(rows, np.int64).reshape(len(rows), len(rows[0]) if rows else 0)
     assert widened(narrowed(matrix)).tolist() == rows
+
+
+@given(st.integers(0, (1 << 32) - 1), st.integers(1, 300), st.sampled_from(["C", "F"]))
+def test_so_are_long_rows_in_any_order_in_memory(seed: int, count: int, order: Literal["C", "F"]) -> None:
+    """Only some columns are narrowed at a time."""
+    random = np.random.default_rng(seed)
+    matrix = random.integers(-(1 << 63), (1 << 63) - 1, (4, count)) >> random.integers(0, 64, (4, 1))
+    stored = narrowed(np.asarray(matrix, order=order))
+    assert stored == narrowed(matrix)
+    assert np.array_equal(widened(stored, order), matrix)
 
 
 def test_small_differences_take_a_byte() -> None:
