@@ -16,10 +16,8 @@ The contract: each method leaves the same identities in the same order, and yiel
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -31,6 +29,7 @@ import zstandard
 from expectations.identity.claim import DIGEST_BYTES, OF_CLIENTS, Claim, IdentityKind, PackedClaim
 from expectations.judging.identity_state import ALIKE_LIMIT, GROUP_LIMIT, SETTLED_AFTER, Group, KnownClaim
 from streaming.state import StateError
+from streaming.state.connections import NOWHERE, places_of
 
 STATE_VERSION: Final = 3
 INDEX: Final = np.dtype(
@@ -218,24 +217,18 @@ class StoredIdentities:
         packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(index)
         return PackedIdentities(packed, written, removed, len(packed) + sum(sizes.values()))
 
-    @cached_property
-    def _places(self) -> dict[bytes, int]:
-        """The place of each identity's latest row, whether it is kept or not."""
-        ids = np.frombuffer(self._ids, f"V{DIGEST_BYTES}").tolist()
-        return {identity: place for place, identity in enumerate(ids)}
-
     def _renew(self, identities: list[bytes]) -> None:
         """Give identities rows behind all others: copies of their rows, or zeros for those that are new."""
         first = len(self._rows)
-        known = np.array([self._places.get(identity, first) for identity in identities], np.int64)
-        is_known = np.append(self._is_kept, False)[known]
+        joined = b"".join(identities)
+        known = places_of(joined, self._ids, self._is_kept)
+        is_known = known != NOWHERE
         earlier, later = known[is_known], first + np.flatnonzero(is_known)
         self._is_kept[earlier] = False
         self._is_kept = np.append(self._is_kept, np.ones(len(identities), np.bool_))
         self._rows = np.append(self._rows, np.zeros(len(identities), INDEX))
         self._rows[later] = self._rows[earlier]
-        self._ids += b"".join(identities)
-        self._places.update(zip(identities, itertools.count(first), strict=False))
+        self._ids += joined
         for before, place in zip(earlier.tolist(), later.tolist(), strict=True):
             if before in self._decoded:
                 self._decoded[place] = self._decoded.pop(before)

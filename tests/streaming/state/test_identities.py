@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import numpy as np
 import pytest
 import zstandard
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
-from expectations.identity.claim import Claim, IdentityKind, PackedClaim, united
+from expectations.identity.claim import DIGEST_BYTES, Claim, IdentityKind, PackedClaim, united
 from expectations.judging import identity_state
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import ALIKE_LIMIT, Group, IdentityState
@@ -98,7 +99,8 @@ def as_bytes(objects: IdentityState) -> dict[bytes, Group]:
 
 
 def everything(stored: StoredIdentities) -> dict[bytes, Group]:
-    return {identity: stored._group(place) for identity, place in stored._places.items()}
+    ids = np.frombuffer(stored._ids, f"V{DIGEST_BYTES}").tolist()
+    return {identity: stored._group(place) for place, identity in enumerate(ids)}
 
 
 def assert_half_is_alive(store: IdentityStore) -> None:
