@@ -163,12 +163,18 @@ def bucket_of(identifier: bytes, buckets: int) -> int:
     return int.from_bytes(identifier[:4]) % buckets
 
 
+def buckets_of(identifiers: bytes, buckets: int) -> NDArray[np.int64]:
+    """Return `bucket_of` each of some IDs or digests, which follow each other."""
+    leading = np.frombuffer(identifiers, ">u4").reshape(-1, ID_BYTES // 4)[:, 0]
+    return leading.astype(np.int64) % buckets
+
+
 def by_bucket(columns: WindowColumns, buckets: int) -> dict[int, BucketInput]:
     """Divide windows by `bucket_of` their connection; in each they stay in order."""
-    numbers = np.frombuffer(columns.ids, ">u4").reshape(-1, ID_BYTES // 4)[:, 0] % buckets
+    numbers = buckets_of(columns.ids, buckets)
     order = np.argsort(numbers, kind="stable")
     sorted_columns, found = columns.chosen(order), numbers[order]
-    edges = np.flatnonzero(np.diff(found.astype(np.int64), prepend=-1, append=-1)).tolist()
+    edges = np.flatnonzero(np.diff(found, prepend=-1, append=-1)).tolist()
     return {
         int(found[begin]): BucketInput(PackedWindows.of(sorted_columns.part(begin, end)))
         for begin, end in pairwise(edges)

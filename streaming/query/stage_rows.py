@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 from pyspark.sql import Row
 
 from expectations.identity.claim import PackedClaim
-from streaming.judging.bucket_input import bucket_of
+from streaming.judging.bucket_input import buckets_of
 from streaming.judging.report import Report, pack_report
 
 STEPPED_SCHEMA: Final = "identities int, stepped binary"
@@ -119,11 +119,12 @@ class TaskClaims:
         self._buckets = buckets
         self._divided = defaultdict[int, list[PackedClaim]](list)
 
-    def add(self, claims: Iterable[PackedClaim]) -> None:
+    def add(self, claims: Sequence[PackedClaim]) -> None:
         """Add the claims of one bucket of connections."""
-        for claim in claims:
-            self._divided[bucket_of(claim.digest, self._buckets)].append(claim)
-            self.size += len(claim.packed)
+        numbers = buckets_of(b"".join([claim.digest for claim in claims]), self._buckets)
+        for number, claim in zip(numbers.tolist(), claims, strict=True):
+            self._divided[number].append(claim)
+        self.size += sum([len(claim.packed) for claim in claims])
 
     def rows(self) -> Iterator[Row]:
         """Yield the claims as rows, one for each bucket of identities, and forget them."""

@@ -145,7 +145,7 @@ def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten() -
 def test_claims_of_a_task_are_divided_by_identity_with_one_row_for_each_bucket() -> None:
     of_task, told = TaskClaims(4), claims()
     for part in ([], told[:2], told[2:], told):
-        of_task.add(map(PackedClaim.of, part))
+        of_task.add([*map(PackedClaim.of, part)])
     rows = [*of_task.rows()]
     divided = {bucket_of_key(row.identities): unpack_stepped(row.stepped).claims for row in rows}
     assert len(divided) == len(rows) <= 4
