@@ -125,7 +125,8 @@ class StatementCache:
 
     def clear_if_full(self) -> bool:
         """Clear the cache if it holds too much; returns whether it did. It voids earlier fingerprints."""
-        caches = self._texts, self._templates, self._servers, self._decoded
+        of_rows = self._rows.templates, self._rows.texts
+        caches = *of_rows, self._texts, self._templates, self._servers, self._decoded
         is_full = max(len(cache) for cache in caches) > CAPACITY
         is_full |= self._bytes + self._texts.bytes > BYTE_CAPACITY
         if is_full:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.frame.record import Record
+from decoders.frame.record import Kind, Record
 from decoders.protocol import API_VERSIONS, CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT, SHARE_FETCH
 from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch, FrameColumns
@@ -19,6 +19,7 @@ from expectations.conversation.columnar.statement_cache import StatementCache
 from expectations.conversation.columnar.statement_columns import AT, NO_TEXT, StatementColumns
 from expectations.conversation.statement_template import OwnValues
 from expectations.conversation.texts import RESERVED_UUIDS, UuidForm, own_uuid, written
+from tests.decoders.frame.columnar.batches import record_of
 from tests.examples import examples
 from tests.expectations.conversation.columnar.scalar_reads import (
     READER,
@@ -109,7 +110,7 @@ def test_columns_are_those_of_statements_that_were_split(drawn: list[dict[str, A
     ]
     assert len(found.statements) == len({*statements})
     again = said(records, CACHE)
-    assert again.compared.numbers[again.places].tolist() == found.compared.numbers[found.places].tolist()
+    assert [*again.compared.fingerprints[again.places]] == [*found.compared.fingerprints[found.places]]
 
 
 def commit(sequence: int, member_id: str) -> Record:
@@ -142,6 +143,17 @@ def test_texts_count_as_bytes_of_the_cache(monkeypatch: pytest.MonkeyPatch) -> N
     for sequence in range(1, 4):
         assert not cache.clear_if_full()
         said([request(sequence, api, 1, {}, client_id=f"{sequence}" * 400)], cache)
+    assert cache.clear_if_full()
+    assert not cache.clear_if_full()
+
+
+def test_what_events_say_counts_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strangers choose sizes and names, of which each makes a template of its own."""
+    monkeypatch.setattr(statement_cache, "CAPACITY", 3)
+    cache = StatementCache(SCHEMAS, b"")
+    for size in range(1, 5):
+        assert not cache.clear_if_full()
+        said([record_of(Kind.INVALID_SIZE, size, connection=bytes(16), true_length=size)], cache)
     assert cache.clear_if_full()
     assert not cache.clear_if_full()
 
