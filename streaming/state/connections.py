@@ -172,8 +172,6 @@ class Connections:
 
     def put(self, states: Sequence[ConnectionState]) -> None:
         """Put connections in, which must not be there."""
-        if not states:
-            return
         rows = np.array([self._row(state) for state in states], np.int64)
         conversations = [state.conversation for state in states]
         ids = b"".join(conversation.connection for conversation in conversations)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import SHARED, BlockColumns, BlockError, read_columns
 from decoders.frame.record import (
-    NO_RECORD,
     Closing,
     Direction,
     Endpoint,
@@ -33,7 +32,7 @@ from decoders.frame.record import (
     host_of,
 )
 from decoders.wire.columnar.events import NO_CHANGES, ChangeColumns, Events
-from decoders.wire.columnar.frames import OF_FRAMES, FrameBatch, FrameColumns
+from decoders.wire.columnar.frames import OF_CHANGES, OF_FRAMES, FrameBatch, FrameColumns
 
 MOST_OPENINGS: Final = 100_000
 """How many identities of connections a reader remembers."""
@@ -50,17 +49,10 @@ _MEMBERS: Final[dict[str, Mapping[int, object]]] = {
     "flags": {number: Flag(number) for number in range(1 << 8)},
 }
 """Members by their numbers: a look-up in a dictionary is faster than one in an enumeration."""
-_OF_CHANGES: Final = {
-    "pairing": int(Pairing.NONE),
-    "flags": int(Flag.NONE),
-    "paired_sequence": NO_RECORD,
-    "paired_api_key": -1,
-    "paired_api_version": -1,
-    "true_length": 0,
-}
-"""What a row has, beside no bytes, that becomes a row of `ChangeColumns`."""
 _Integers = NDArray[np.int64]
-_NOWHERE: Final = np.empty((2, 0), np.int64)
+_CHANGED: Final = ("sequence", "captured_at", "position", "closing", "direction")
+"""The fields of a record that `ChangeColumns` have, in their order."""
+_NO_PLACES: Final = np.empty((2, 0), np.int64)
 _Shared = tuple[str, str, str, int]
 """Server, cluster, feeder and run."""
 _Identity = tuple[str, _Shared]
@@ -150,7 +142,7 @@ class _Gathering:
     _data: list[NDArray[np.uint8]] = field(default_factory=lambda: [np.empty(0, np.uint8)])
     _changes: list[ChangeColumns] = field(default_factory=lambda: [NO_CHANGES])
     _others: list[Record] = field(default_factory=list)
-    _places: list[tuple[_Integers, ...]] = field(default_factory=lambda: [(_NOWHERE,) * 3])
+    _places: list[tuple[_Integers, ...]] = field(default_factory=lambda: [(_NO_PLACES,) * 3])
 
     def add(self, block: int, columns: BlockColumns) -> None:
         """Add a block. Raises BlockError, and adds none of its rows, if an address in it is invalid."""
@@ -163,8 +155,7 @@ class _Gathering:
         self._changes.append(
             ChangeColumns(
                 connections[changed],
-                *(values[name][changed] for name in ("sequence", "captured_at", "position")),
-                *(values[name][changed] for name in ("closing", "direction")),
+                *(values[name][changed] for name in _CHANGED),
             )
         )
         starts, ends = columns.offsets[rows], columns.offsets[rows + 1]
@@ -231,7 +222,7 @@ def _are_changes(columns: BlockColumns) -> NDArray[np.bool_]:
     is_opening = (kinds == Kind.OPENED) & ~is_closing & (values["direction"] == Direction.NONE)
     found: NDArray[np.bool_] = is_opening | (kinds == Kind.CLOSED) & is_closing
     found &= np.diff(columns.offsets) == 0
-    for name, value in _OF_CHANGES.items():
+    for name, value in OF_CHANGES.items():
         found &= values[name] == value
     return found
 

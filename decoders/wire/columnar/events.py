@@ -200,11 +200,10 @@ class Events(Sequence[Record]):
     def __getitem__(self, place: int | slice) -> Record | Events:
         if isinstance(place, slice):
             return self.chosen(np.arange(len(self))[place])
-        number, count = int(self.order[place]), len(self.changes.sequences)
-        return self.others[number - count] if number >= count else self.change(number)
+        return self._record(int(self.order[place]))
 
     def __iter__(self) -> Iterator[Record]:
-        return map(self.__getitem__, range(len(self)))
+        return map(self._record, self.order.tolist())
 
     @property
     def sequences(self) -> NDArray[np.int64]:
@@ -235,6 +234,10 @@ class Events(Sequence[Record]):
         numbers, count = self.order[places], len(self.changes.sequences)
         others = [self.others[number - count] for number in numbers[numbers >= count].tolist()]
         return Events(self.changes.of(numbers[numbers < count]), others, self._openings)
+
+    def _record(self, number: int) -> Record:
+        count = len(self.changes.sequences)
+        return self.others[number - count] if number >= count else self.change(number)
 
     def change(self, row: int) -> Record:
         """Return the record of a row of `changes`."""

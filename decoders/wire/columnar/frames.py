@@ -20,7 +20,6 @@ from decoders.wire.columnar.packets import PacketBatch
 ENOUGH: Final = 128 * 1024 * 1024
 """A batch with so many bytes of frames is not enlarged."""
 _FRAME_KINDS = frozenset({Kind.REQUEST, Kind.RESPONSE})
-_UNPAIRED: Final = -1
 OF_FRAMES: Final = {
     "kind": "kinds",
     "direction": "directions",
@@ -35,6 +34,15 @@ OF_FRAMES: Final = {
     "true_length": "true_lengths",
 }
 """The fields of a record that are a frame's own, not its connection's, with their names in `FrameColumns`."""
+OF_CHANGES: Final = {
+    "pairing": int(Pairing.NONE),
+    "flags": int(Flag.NONE),
+    "paired_sequence": NO_RECORD,
+    "paired_api_key": -1,
+    "paired_api_version": -1,
+    "true_length": 0,
+}
+"""The fields of a frame's own that `ChangeColumns` lack, with the values that openings and closings have."""
 
 
 class FrameColumns(NamedTuple):
@@ -90,23 +98,18 @@ def columns_of_changes(changes: ChangeColumns) -> FrameColumns:
     """Return openings and closings as rows like those of frames, without bytes."""
     count = len(changes.sequences)
     none = np.zeros(count, np.int64)
-    unpaired = np.full(count, _UNPAIRED, np.int16)
+    shared = {OF_FRAMES[name]: value for name, value in OF_CHANGES.items()}
     kinds = np.where(changes.closings == Closing.NONE, Kind.OPENED, Kind.CLOSED).astype(np.uint8)
     return FrameColumns(
         connections=changes.connections,
         kinds=kinds,
         directions=changes.directions,
-        pairings=np.full(count, Pairing.NONE, np.uint8),
-        flags=np.full(count, Flag.NONE, np.uint8),
-        paired_api_keys=unpaired,
-        paired_api_versions=unpaired,
         sequences=changes.sequences,
-        paired_sequences=np.full(count, NO_RECORD),
         captured_at=changes.captured_at,
         positions=changes.positions,
         starts=none,
         lengths=none,
-        true_lengths=none,
+        **{name: np.full(count, value, _dtype(name)) for name, value in shared.items()},
     )
 
 

@@ -51,14 +51,21 @@ class Groups(NamedTuple):
     first: NDArray[np.int64]
 
 
+_NO_DATA: Final = np.empty(0, np.uint8)
+
+
 def grouped(
-    keys: HashKeys, words: NDArray[np.int64], data: NDArray[np.uint8], texts: NDArray[np.int64]
+    keys: HashKeys,
+    words: NDArray[np.int64],
+    data: NDArray[np.uint8] = _NO_DATA,
+    texts: NDArray[np.int64] | None = None,
 ) -> Groups:
-    """Group rows by their numbers, `words`, at most MOST_WORDS, and their texts in `data`.
+    """Group rows by their numbers, `words`, at most MOST_WORDS, and their texts in `data`, if they have any.
 
     A row of `texts` holds begin and length of one text after the other; a length of -1 stands for a missing
     one.
     """
+    texts = np.empty((len(words), 0), np.int64) if texts is None else texts
     members, first = np.empty(len(words), np.int64), np.empty(len(words), np.int64)
     count = _group(keys, words, data, texts, free_slots(len(words)), members, first)
     return Groups(members, first[:count].copy())

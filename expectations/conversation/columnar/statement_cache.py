@@ -72,7 +72,6 @@ _READ: Final = attrgetter(
 """What `read_statement` reads of an event."""
 
 _OWN_OF_BODY: Final = [AT[name] for name in ("group", "member_first", "member_second", "epoch")]
-_NO_DATA: Final = np.empty(0, np.uint8)
 
 _Integers = NDArray[np.int64]
 
@@ -146,14 +145,14 @@ class StatementCache:
         places = np.concatenate((groups.members, of_events + len(rows)))
         stated = [self._rows.row(read_statement(self._schemas, record)) for record in distinct]
         rows = np.concatenate((rows, _matrix(stated)))
-        alike = grouped(self._hash_keys, rows, _NO_DATA, np.empty((len(rows), 0), np.int64))
-        rows = rows[alike.first]
-        statements = self._rows.columns(rows).chosen(np.arange(len(rows)))
+        alike = grouped(self._hash_keys, rows)
+        statements = self._rows.columns(rows).chosen(alike.first)
+        found = fingerprints(self._fingerprint_keys, rows[alike.first])
         return BatchStatements(
             statements,
             alike.members[places],
             _correlation_ids(read.decoded.heads, distinct, of_events),
-            compared(statements, fingerprints(self._fingerprint_keys, rows), self._hash_keys),
+            compared(statements, found, self._hash_keys),
         )
 
     def _number_servers(self, batch: FrameBatch, read: ReadFrames) -> None:
@@ -206,7 +205,7 @@ class TemplateCache:
 
     def numbers(self, batch: FrameBatch, read: ReadFrames, frames: _Integers, keys: _Integers) -> _Integers:
         """Return the template numbers of frames: rows of `read`, each with a row of `keys`."""
-        groups = grouped(self._hash_keys, keys, batch.data, np.empty((len(keys), 0), np.int64))
+        groups = grouped(self._hash_keys, keys)
         first = zip(frames[groups.first].tolist(), keys[groups.first], strict=True)
         numbers = [self._number(batch, read, frame, key.tobytes()) for frame, key in first]
         of_frames: _Integers = np.array(numbers, np.int64)[groups.members]
@@ -283,9 +282,7 @@ def compared(statements: StatementColumns, found: _Integers, hash_keys: HashKeys
     foldable, described, heartbeats, expects_response = of_templates[templates].T
     with_own = np.flatnonzero(heartbeats > NO_HEARTBEAT)
     words = np.vstack((heartbeats, statements.columns[_OWN_OF_BODY]))[:, with_own]
-    groups = grouped(
-        hash_keys, np.ascontiguousarray(words.T), _NO_DATA, np.empty((len(with_own), 0), np.int64)
-    )
+    groups = grouped(hash_keys, np.ascontiguousarray(words.T))
     heartbeats[with_own] = NO_HEARTBEAT + 1 + groups.members
     return Compared(
         np.where(foldable, np.arange(len(statements)), NOT_FOLDABLE),

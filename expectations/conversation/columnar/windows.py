@@ -70,7 +70,7 @@ class Arrival:
             values[_SOURCE], values[_POSITION] = 0, columns.positions[numbers]
             return RecordPlaces([name], values)
 
-        return cls(batch, columns, np.argsort(columns.sequences, kind="stable"), places)
+        return cls(batch, columns, batch.order(), places)
 
     @classmethod
     def of_topic(
