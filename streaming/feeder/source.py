@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +31,8 @@ from streaming.user_error import UserError
 
 POLL_SECONDS = 0.5
 """Seconds between two looks at a followed folder that holds nothing new."""
+MOST_FILES = 100_000
+"""Files of a followed folder that are remembered as read; a folder holds fewer."""
 _DIGESTED = 1024 * 1024
 """Bytes at the start of a file that determine its run ID, together with its length."""
 
@@ -133,21 +135,27 @@ def _run(content: bytes, number: int) -> int:
 def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]:
     """Yield the packets of a folder, then wait for new ones for ever. Yields an empty batch after each pause.
 
-    A file counts as complete when a later one exists. If a complete file ends inside a packet, or is damaged,
-    its complete packets are read and a warning goes to standard error. Files that are no captures are
-    ignored. Adds secrets of TLS in the files to `key_log`.
+    A file counts as complete when another one follows. If a complete file ends inside a packet, or is
+    damaged, its complete packets are read and a warning goes to standard error. Files that are no captures
+    are ignored. Adds secrets of TLS in the files to `key_log`.
+
+    Each file is read once, whatever becomes of its name: it is known by the time of its first packet. A new
+    file is read even if that time is earlier than those of files before, because a clock was set back.
     """
-    before, last = 0, None
+    before, read = 0, dict[int, None]()
     while True:
-        found = _next(folder, last)
+        found = _unread(folder, read)
         if found is None:
             yield _pause()
             continue
-        last, path = found
+        order, path = found
+        read[order.first_captured_at] = None
+        if len(read) > MOST_FILES:
+            del read[next(iter(read))]
         try:
             with open_file(path, key_log) as file:
                 try:
-                    yield from _follow_file(folder, last, before, file)
+                    yield from _follow_file(folder, read, before, file)
                 finally:
                     before += file.position
                 if file.truncated:
@@ -156,10 +164,12 @@ def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]
             print(f"kipwatch: {error}", file=sys.stderr)
 
 
-def _follow_file(folder: Path, order: FileOrder, before: int, file: CaptureStream) -> Iterator[PacketBatch]:
+def _follow_file(
+    folder: Path, read: Container[int], before: int, file: CaptureStream
+) -> Iterator[PacketBatch]:
     while True:
         # Check before reading the rest: once the next file exists, this one does not grow.
-        is_complete = _next(folder, order) is not None
+        is_complete = _unread(folder, read) is not None
         yield from _shifted(before, file)
         if is_complete:
             return
@@ -175,15 +185,15 @@ def _pause() -> PacketBatch:
     return PacketBatch.of([])
 
 
-def _next(folder: Path, last: FileOrder | None) -> tuple[FileOrder, Path] | None:
-    """Return the file after `last`, or the first file if `last` is None."""
-    later = {}
+def _unread(folder: Path, read: Container[int]) -> tuple[FileOrder, Path] | None:
+    """Return the first file that was not read. `read` has the times of the first packets of the others."""
+    found = {}
     for path in _paths(folder):
         with suppress(UserError, FileNotFoundError):
             order = _order(path)
-            if order and (last is None or order > last):
-                later[order] = path
-    return min(later.items(), default=None)
+            if order and order.first_captured_at not in read:
+                found[order] = path
+    return min(found.items(), default=None)
 
 
 def _paths(folder: Path) -> list[Path]:

@@ -263,6 +263,19 @@ def test_positions_go_on_behind_a_damaged_file(tmp_path: Path, capsys: pytest.Ca
     assert f"{tmp_path}/a: damaged" in capsys.readouterr().err
 
 
+def test_files_after_a_clock_was_set_back_are_read_in_the_order_in_which_they_appear(tmp_path: Path) -> None:
+    write(tmp_path / "a", PACKETS[6:])
+    batches = follow(tmp_path)
+    assert read_until_pause(batches) == PACKETS[6:]
+    write(tmp_path / "b", PACKETS[:2])
+    assert read_until_pause(batches) == PACKETS[:2]
+    write(tmp_path / "c", PACKETS[2:6])
+    assert read_until_pause(batches) == PACKETS[2:6]
+    (tmp_path / "a").rename(tmp_path / "d")
+    (tmp_path / "b").unlink()
+    assert read_until_pause(batches) == []
+
+
 def test_a_file_that_is_compressed_after_it_was_read_is_not_read_again(tmp_path: Path) -> None:
     write(tmp_path / "a.pcap", PACKETS[:3])
     batches = follow(tmp_path)
