@@ -1,11 +1,11 @@
 """The checkpoint's files: how Spark writes them, and what is prepared in them before the query starts.
 
 How they are written: Spark writes each file under a temporary name and renames it. By default it does so
-through Hadoop's FileContext, which starts the program `readlink` for both names and for their checksums:
-with two stateful steps that is some thirty processes and a third of a second in every micro-batch. Hadoop's
-older FileSystem renames with rename(2), which is atomic on a local file system, and starts no process. An
-object store renames by copying, which is not atomic: there a file is uploaded under its own name, and exists
-when the upload is completed.
+through Hadoop's FileContext, which starts the program `readlink` for both names and for their checksums: with
+two stateful steps that is some thirty processes and a third of a second in every micro-batch. Hadoop's older
+FileSystem renames with rename(2), which is atomic on a local file system. It starts `chmod` for each file and
+its checksum, which is twelve processes in a micro-batch. An object store renames by copying, which is not
+atomic: there a file is uploaded under its own name, and exists when the upload is completed.
 
 `prepare_checkpoint` does three things:
 
