@@ -21,7 +21,7 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.judging.report import Report
 from streaming.query.query import read_topic, reports_of, start_query
-from streaming.query.session import spark_session
+from streaming.query.session import INTERPRETED, spark_session
 from streaming.settings.configuration import Configuration
 from streaming.user_error import UserError
 
@@ -102,7 +102,10 @@ class Bench:
         return _run_until(start_query(reports, configuration, process), frames, counted)
 
     def bare(self, topic: str, records: int, records_per_batch: int) -> list[MeasuredBatch]:
-        """Run a query that only passes the first `records` of a topic, a frame each, to Python and back."""
+        """Run a query that only passes the first `records` of a topic, a frame each, to Python and back.
+
+        Spark generates code for it, as it does by default: its rows are many and small.
+        """
 
         # As a local function it is pickled by value; otherwise workers would import this module.
         def identity(batches: Iterator[Any]) -> Iterator[Any]:
@@ -112,7 +115,13 @@ class Bench:
         read = read_topic(self._session, configuration, records_per_batch)
         rows = read.select("key", "value", "topic", "partition", "offset").mapInArrow(identity, _COLUMNS)
         writer = rows.writeStream.format("noop").option("checkpointLocation", configuration.checkpoint)
-        return _run_until(writer.trigger(processingTime="1 seconds").start(), records)
+        for name in INTERPRETED:
+            self._session.conf.unset(name)
+        try:
+            return _run_until(writer.trigger(processingTime="1 seconds").start(), records)
+        finally:
+            for name, value in INTERPRETED.items():
+                self._session.conf.set(name, value)
 
     def _with(self, topic: str, frames_per_batch: int) -> Configuration:
         self._queries += 1

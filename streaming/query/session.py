@@ -49,6 +49,15 @@ _OUR_PACKAGES = Path(__file__).parents[2]
 _KAFKA_SOURCE = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 WORKER_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 """The interpreter that a cluster's workers must have; the worker archive holds everything it imports."""
+INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings by which Spark generates no code.
+
+A batch has few, large rows, for which code costs more than it saves: without it the first batch ends 4 s
+sooner, and each of the others takes a tenth less.
+"""
 SECRET: Final = r"(?i)secret|password|token|access[.]?key|jaas|keystore"
 """Settings with such names are redacted wherever Spark shows settings."""
 _NAMELESS_USER: Final = "kipwatch"
@@ -147,10 +156,7 @@ def _settings(configuration: Configuration, connector: Sequence[Path], scratch: 
         "spark.sql.shuffle.partitions": str(configuration.shuffle_partitions),
         "spark.sql.streaming.stateStore.providerClass": rocksdb,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # A batch has few, large rows: to generate code for them costs more than it saves. Without it the
-        # first batch ends 4 s sooner, and each of the others takes a tenth less.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        **INTERPRETED,
         # A larger batch folds to fewer rows. Spark limits it by bytes, too.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
         "spark.sql.session.timeZone": "UTC",
