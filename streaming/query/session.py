@@ -144,8 +144,8 @@ def _settings(configuration: Configuration, connector: Sequence[Path], scratch: 
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     return {
         "spark.jars": ",".join(str(jar) for jar in connector),
-        # Spark loads new code in each batch, so the optimising compiler never ends: it took half of the JVM's
-        # time, and made batches a third longer.
+        # In the first minutes the optimising compiler takes half of the JVM's time, and makes small batches a
+        # sixth longer.
         "spark.driver.extraJavaOptions": (
             f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1"
         ),
