@@ -71,11 +71,14 @@ def sources_of(file: Path) -> list[Path]:
     return sorted(found)
 
 
-def _imported(source: Path) -> Iterator[Path]:
-    """Yield the files that a file imports; of a package, all of them."""
+@functools.cache
+def _imported(source: Path) -> list[Path]:
+    """Return the files that a file imports; of a package, all of them."""
+    found: list[Path] = []
     for module in _IMPORT.findall(source.read_text("utf-8")):
         place = _ROOT.joinpath(*module.split("."))
-        yield from place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+        found += place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+    return found
 
 
 @functools.cache

@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from streaming.process import make_collections_rare
 from streaming.user_error import UserError
 
 ROOM = "streaming.bench"
@@ -45,7 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
             "the benches are not installed with kipwatch: they are in streaming/bench of its sources; "
             f"there, run make setup and .venv/bin/kipwatch bench {arguments.name}"
         )
-    make_collections_rare()
     bench = importlib.import_module(f"{ROOM}.{arguments.name}")
     measured: dict[str, Any] = bench.measure()
     if arguments.json:

@@ -25,7 +25,7 @@ from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.feeder.unwatched_traffic import OwnTraffic
 from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
-from streaming.process import become, forbid_core_dumps, make_collections_rare
+from streaming.process import become, forbid_core_dumps
 from streaming.settings.address import host_and_port
 from streaming.settings.confidential import open_save, tls_context
 from streaming.settings.configuration import Configuration, add_flags, configure
@@ -91,7 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Feed from the source that the arguments name."""
-    make_collections_rare()
     configuration = configure(arguments)
     configure_log(configuration.log_level)
     if arguments.save and _is_source(arguments.save, arguments.source):

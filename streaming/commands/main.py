@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import NoReturn
 
-from streaming.process import interrupt_held
+from streaming.process import interrupt_held, make_collections_rare
 from streaming.user_error import UserError, did_you_mean
 
 COMMANDS = {
@@ -104,6 +104,9 @@ def _run(given: list[str]) -> int:
     extras = EXTRAS.get(name, {})
     if any(importlib.util.find_spec(package) is None for package in extras.values()):
         raise UserError(f"`kipwatch {name}` needs more packages: pip install 'kipwatch[{','.join(extras)}]'")
+    if not _SPARK.keys() <= extras.keys():
+        # In Spark's driver, proxies of the JVM's objects are in cycles and keep those objects alive.
+        make_collections_rare()
     with interrupt_held():
         command = importlib.import_module(f"streaming.commands.{name}")
     parser = OneLineParser(prog=f"kipwatch {name}", description=COMMANDS[name], allow_abbrev=False)

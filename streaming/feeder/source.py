@@ -9,9 +9,10 @@ captures are left out and named, and all others are read.
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -53,7 +54,8 @@ class CaptureFolder:
     def __init__(self, folder: Path, key_log: KeyLog | None = None) -> None:
         """Raises UserError if the folder holds no packet."""
         self.unread: list[str] = []
-        ordered = {order: path for path in _paths(folder) if (order := self._order(path))}
+        paths = (Path(file.path) for file in _files(folder))
+        ordered = {order: path for path in paths if (order := self._order(path))}
         if not ordered:
             problem = next(iter(self.unread), f"{folder} holds no capture with packets")
             raise UserError(f"{problem}; name a capture or a folder of captures")
@@ -142,20 +144,16 @@ def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]
     Each file is read once, whatever becomes of its name: it is known by the time of its first packet. A new
     file is read even if that time is earlier than those of files before, because a clock was set back.
     """
-    before, read = 0, dict[int, None]()
+    before, files = 0, _FollowedFiles(folder)
     while True:
-        found = _unread(folder, read)
-        if found is None:
+        path = files.begin_next()
+        if path is None:
             yield _pause()
             continue
-        order, path = found
-        read[order.first_captured_at] = None
-        if len(read) > MOST_FILES:
-            del read[next(iter(read))]
         try:
             with open_file(path, key_log) as file:
                 try:
-                    yield from _follow_file(folder, read, before, file)
+                    yield from _follow_file(files, before, file)
                 finally:
                     before += file.position
                 if file.truncated:
@@ -164,12 +162,10 @@ def follow(folder: Path, key_log: KeyLog | None = None) -> Iterator[PacketBatch]
             print(f"kipwatch: {error}", file=sys.stderr)
 
 
-def _follow_file(
-    folder: Path, read: Container[int], before: int, file: CaptureStream
-) -> Iterator[PacketBatch]:
+def _follow_file(files: _FollowedFiles, before: int, file: CaptureStream) -> Iterator[PacketBatch]:
     while True:
         # Check before reading the rest: once the next file exists, this one does not grow.
-        is_complete = _unread(folder, read) is not None
+        is_complete = files.has_unread()
         yield from _shifted(before, file)
         if is_complete:
             return
@@ -185,23 +181,57 @@ def _pause() -> PacketBatch:
     return PacketBatch.of([])
 
 
-def _unread(folder: Path, read: Container[int]) -> tuple[FileOrder, Path] | None:
-    """Return the first file that was not read. `read` has the times of the first packets of the others."""
-    found = {}
-    for path in _paths(folder):
-        with suppress(UserError, FileNotFoundError):
-            order = _order(path)
-            if order and order.first_captured_at not in read:
-                found[order] = path
-    return min(found.items(), default=None)
+class _FollowedFiles:
+    """The files of a followed folder, and which of them were read.
+
+    A file that has a first packet is opened anew only if its inode, its size or the time of its change is
+    another than at the look before. Others are tried at each look.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[int, None] = {}
+        """The times of the first packets of files that were read."""
+        self._ordered: dict[tuple[str, int, int, int], FileOrder] = {}
+
+    def begin_next(self) -> Path | None:
+        """Return the first file that was not read, which then counts as read; None if there is none."""
+        first = min(self._unread().items(), default=None)
+        if first is None:
+            return None
+        order, path = first
+        self._read[order.first_captured_at] = None
+        if len(self._read) > MOST_FILES:
+            del self._read[next(iter(self._read))]
+        return Path(path)
+
+    def has_unread(self) -> bool:
+        """Whether there is a file that was not read."""
+        return bool(self._unread())
+
+    def _unread(self) -> dict[FileOrder, str]:
+        """Return the paths of the files that were not read."""
+        unread, ordered = {}, {}
+        for file in _files(self._folder):
+            with suppress(UserError, FileNotFoundError):
+                status = file.stat()
+                key = file.path, status.st_ino, status.st_size, status.st_ctime_ns
+                if order := self._ordered.get(key) or _order(Path(file.path)):
+                    ordered[key] = order
+                    if order.first_captured_at not in self._read:
+                        unread[order] = file.path
+        self._ordered = ordered
+        return unread
 
 
-def _paths(folder: Path) -> list[Path]:
+def _files(folder: Path) -> list[os.DirEntry[str]]:
     """List the files in reverse: a plain file follows its compressed copies and replaces them."""
     try:
-        return sorted((path for path in folder.iterdir() if path.is_file()), reverse=True)
+        with os.scandir(folder) as entries:
+            files = [entry for entry in entries if entry.is_file()]
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}") from error
+    return sorted(files, key=lambda entry: entry.name, reverse=True)
 
 
 def _order(path: Path) -> FileOrder | None:

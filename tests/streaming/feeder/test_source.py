@@ -11,17 +11,24 @@ import io
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import Packet
 from streaming.feeder import source
-from streaming.feeder.capture_stream import STANDARD_INPUT, TruncatedCaptureError, follow_pipe
+from streaming.feeder.capture_stream import (
+    STANDARD_INPUT,
+    CaptureStream,
+    TruncatedCaptureError,
+    follow_pipe,
+    open_file,
+)
 from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import exchanges
@@ -284,6 +291,48 @@ def test_a_file_that_is_compressed_after_it_was_read_is_not_read_again(tmp_path:
     (tmp_path / "a.pcap.gz").write_bytes(gzip.compress((tmp_path / "a.pcap").read_bytes()))
     (tmp_path / "a.pcap").unlink()
     assert read_until_pause(batches) == PACKETS[3:]
+
+
+def test_a_file_that_its_ring_overwrites_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path / "0", PACKETS[:2])
+    write(tmp_path / "1", PACKETS[2:4])
+    batches, inode = follow(tmp_path), (tmp_path / "0").stat().st_ino
+    assert read_until_pause(batches) == PACKETS[:4]
+    write(tmp_path / "0", PACKETS[4:6])
+    assert (tmp_path / "0").stat().st_ino == inode
+    assert read_until_pause(batches) == PACKETS[4:6]
+
+
+def test_a_file_of_a_followed_folder_is_opened_to_be_ordered_and_to_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, packet in enumerate(PACKETS):
+        write(tmp_path / str(number), [packet])
+    opened: list[Path] = []
+
+    def counted(path: Path, key_log: KeyLog | None = None) -> AbstractContextManager[CaptureStream]:
+        opened.append(path)
+        return open_file(path, key_log)
+
+    monkeypatch.setattr(source, "open_file", counted)
+    batches = follow(tmp_path)
+    assert read_until_pause(batches) == PACKETS
+    assert read_until_pause(batches) == []
+    assert len(opened) == 2 * len(PACKETS)
+
+
+def test_a_file_that_could_not_be_opened_for_a_while_is_read_once_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, key_log: KeyLog | None = None) -> AbstractContextManager[CaptureStream]:
+        raise UserError(f"cannot read {path}: Too many open files")
+
+    write(tmp_path / "a", PACKETS)
+    batches = follow(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "open_file", refused)
+        assert read_until_pause(batches) == []
+    assert read_until_pause(batches) == PACKETS
 
 
 def pcap() -> bytes:
