@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, Final
 
 import numpy as np
+from numba import types
 
 from decoders.compilation import compiled
 from decoders.wire.columnar.packets import PacketBatch
@@ -82,8 +83,6 @@ class Ring:
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, self._request())
         self._memory = mmap.mmap(packet_socket.fileno(), self._blocks * BLOCK_BYTES)
         self._bytes = np.frombuffer(self._memory, np.uint8)
-        # Compile before packets wait, and before the process changes to a user who may not read the cache.
-        copy_packets(self._bytes, 0, 0, np.empty(0, np.uint8), 0, np.empty((4, 0), np.int64), 0)
 
     def close(self) -> None:
         """Unmap the ring. The socket stays open."""
@@ -138,7 +137,17 @@ class Ring:
         return _REQUEST.pack(BLOCK_BYTES, self._blocks, _FRAME_BYTES, frames, RETIRE_MILLISECONDS, 0, 0)
 
 
-@compiled(None)
+@compiled(
+    types.int64(
+        types.uint8[::1],
+        types.int64,
+        types.int64,
+        types.uint8[::1],
+        types.int64,
+        types.int64[:, ::1],
+        types.int64,
+    )
+)
 def copy_packets(  # noqa: PLR0917 - compiled functions have no keyword arguments
     memory: Any, at: int, count: int, data: Any, top: int, columns: Any, row: int
 ) -> int:
