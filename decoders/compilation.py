@@ -7,10 +7,12 @@ import hashlib
 import os
 import pwd
 import re
+import shutil
 import stat
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,6 +25,8 @@ columnar reader 30 times slower. numba has no public option for it."""
 _ROOT: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(r"^from (\S+) import", re.MULTILINE)
 
+_FOLDERS: Final = ("kipwatch", "numba")
+"""The folders of compiled code in a cache directory."""
 _ONE_WRITER: Final = 0o755
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -35,9 +39,10 @@ def compiled(signature: Any) -> Callable[[_Function], _Function]:
     folder named by a digest of all sources that the function may depend on: those that its file imports from
     its package and this one, and their imports in turn. numba itself compares only the file of the function,
     and names a folder by that file's path. Executors of a cluster unpack our packages to a new path at each
-    start, so they would compile anew each time. If the folder cannot be written to, each process compiles
-    anew, which takes seconds. Whoever can write to the folder can run code in our processes, so
-    one that others may write to is not used: the one in the home of this user is.
+    start, so they would compile anew each time. A new folder begins with what `prepare` compiled into the
+    user's cache directory: that of an image may not be written to. If the folder cannot be written to, each
+    process compiles anew, which takes a minute. Whoever can write to the folder can run code in our
+    processes, so one that others may write to is not used: the one in the home of this user is.
     """
 
     def compile_function(function: _Function) -> _Function:
@@ -88,13 +93,15 @@ def _cache_directory(file: Path) -> Path | None:
     try:
         for source in sources_of(file):
             digest.update(source.read_bytes())
-        base = Path(numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        name = digest.hexdigest()[:16]
+        users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base, name = Path(numba.config.CACHE_DIR or users), digest.hexdigest()[:16]
         try:
             folder = _made(base, name)
         except PermissionError as error:
             warnings.warn(f"no compiled code is kept in {base}: {error}", RuntimeWarning, stacklevel=1)
             folder = _made(Path(pwd.getpwuid(os.geteuid()).pw_dir, ".cache"), name)
+        if not any(folder.iterdir()):
+            _copy_prepared(users, folder)
     except (OSError, RuntimeError, KeyError):
         return None
     return folder if os.access(folder, os.W_OK) else None
@@ -106,11 +113,24 @@ def _made(base: Path, name: str) -> Path:
     # In a sticky folder such as /tmp, only its owner can replace a file.
     _refuse_shared(base, base.stat(), keeps_owners=bool(base.stat().st_mode & stat.S_ISVTX))
     folder = base
-    for part in ("kipwatch", "numba", name):
+    for part in (*_FOLDERS, name):
         folder /= part
         folder.mkdir(mode=_ONE_WRITER, exist_ok=True)
         _refuse_shared(folder, folder.lstat())
     return folder
+
+
+def _copy_prepared(users: Path, folder: Path) -> None:
+    """Fill an empty folder from the user's cache directory, if that has one of the same name."""
+    prepared = users.joinpath(*_FOLDERS, folder.name)
+    if prepared == folder or not prepared.is_dir():
+        return
+    with suppress(OSError), tempfile.TemporaryDirectory(dir=folder.parent) as copying:
+        _made(users, folder.name)
+        copied = Path(copying, folder.name)
+        shutil.copytree(prepared, copied)
+        # Fails if another process was first.
+        copied.rename(folder)
 
 
 def _refuse_shared(folder: Path, found: os.stat_result, *, keeps_owners: bool = False) -> None:

@@ -22,6 +22,7 @@ ln -s /opt/kipwatch/bin/kipwatch /usr/local/bin/kipwatch
 
 useradd --uid 10001 --shell /usr/sbin/nologin --create-home --home-dir /var/lib/kipwatch kipwatch
 # A volume that is mounted at the checkpoint takes over the folder's owner.
-install --directory --owner kipwatch --group kipwatch /var/cache/kipwatch /var/lib/kipwatch/checkpoint
-# So that a container starts without fetching jars, and without compiling on processors like this one.
-XDG_CACHE_HOME=/var/cache/kipwatch setpriv --reuid kipwatch --regid kipwatch --clear-groups kipwatch prepare
+install --directory --owner kipwatch --group kipwatch /var/lib/kipwatch/checkpoint
+# So that a container starts without fetching jars, and without compiling on processors like this one. As root: a
+# process uses compiled code of root or of its own user alone, and the feeder is root.
+XDG_CACHE_HOME=/var/cache/kipwatch kipwatch prepare

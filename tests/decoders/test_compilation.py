@@ -22,13 +22,15 @@ CALL = (
 )
 
 
-def hits(cache: Path, program: str = CALL, folder: Path = PACKAGE.parent) -> str:
+def hits(cache: Path, program: str = CALL, folder: Path = PACKAGE.parent, **variables: str) -> str:
     """The output of a process in a folder, with this cache: 1 if it found the function compiled."""
-    return run(cache, program, folder).stdout.strip()
+    return run(cache, program, folder, **variables).stdout.strip()
 
 
-def run(cache: Path, program: str, folder: Path = PACKAGE.parent) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+def run(
+    cache: Path, program: str, folder: Path = PACKAGE.parent, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), **variables}
     ran = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
@@ -63,6 +65,26 @@ def test_without_a_writable_cache_each_process_compiles(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert hits(file) == hits(file) == ""
+
+
+@pytest.mark.slow
+def test_a_new_cache_begins_with_what_the_users_cache_has(tmp_path: Path) -> None:
+    """A container has a prepared cache in its image, and a folder for its own."""
+    users, own = tmp_path / "users", tmp_path / "own"
+    assert hits(users) == ""
+    prepared = {path.name for path in (users / "kipwatch").rglob("*.nb?")}
+    assert [hits(users, NUMBA_CACHE_DIR=str(own)) for _ in range(2)] == ["1", "1"]
+    assert {path.name for path in own.rglob("*.nb?")} == prepared
+    assert not [path for path in own.rglob("tmp*") if path.is_dir()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to another user, which needs root")
+def test_a_new_cache_takes_nothing_from_a_folder_of_another_user(tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    assert hits(users) == ""
+    is_of_another(users)
+    assert hits(users, NUMBA_CACHE_DIR=str(tmp_path / "own")) == ""
 
 
 def others_may_write(cache: Path) -> None:

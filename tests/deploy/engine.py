@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from streaming.broker.jars import jars
-from tests.deploy.images import CACHE, LOADED, USER
+from tests.deploy.images import CACHE, LOADED
 from tests.deploy.test_wheel import PIP
 from tests.repository.tree import copy_files, files
 
@@ -81,8 +81,7 @@ class Podman:
         for name in filter(os.path.exists, LOADED):
             (root / name[1:]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(name, root / name[1:])
-        owned = f"RUN chown --recursive {USER}:{USER} {CACHE}"
-        self.derive(DEBIAN, [f"FROM {MADE}", "COPY root /", owned])
+        self.derive(DEBIAN, [f"FROM {MADE}", "COPY root /"])
 
     def compose(self, file: Path, *arguments: str) -> None:
         """Run `podman-compose` on a file."""

@@ -66,10 +66,7 @@ def _admitted() -> list[Path]:
 def _lend_jars(root: Path) -> None:
     """Put the jars of this user's cache into the image: a chroot may not reach their repository."""
     cached = jars("connector")[0].parents[1]
-    lent = root / CACHE[1:] / "kipwatch/jars" / cached.name
-    shutil.copytree(cached, lent)
-    for path in [root / CACHE[1:], *(root / CACHE[1:]).rglob("*")]:
-        os.chown(path, USER, USER)
+    shutil.copytree(cached, root / CACHE[1:] / "kipwatch/jars" / cached.name)
 
 
 @contextmanager

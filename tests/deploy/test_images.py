@@ -17,7 +17,7 @@ from streaming.broker.topics import FindingsTopic, create_topics
 from streaming.check.examination import examine
 from streaming.query.application import LAST_BATCH_SECONDS
 from tests.captures import planted
-from tests.deploy.images import USER, Container, base, build
+from tests.deploy.images import CACHE, USER, Container, base, build
 from tests.e2e.feeding import feed_capture
 from tests.e2e.found import found_so_far, likenesses
 from tests.waiting import until
@@ -68,6 +68,9 @@ def test_the_feeder_captures_as_root_without_any_capability_but_net_raw(
     with Container(root, tmp_path / "feeder", command, user=0, capabilities=["CAP_NET_RAW"]) as feeder:
         until(lambda: '"feeder": "ready"' in feeder.log.read_text(), PATIENCE, feeder)
         assert feeder.run("sh", "-c", "touch /made").returncode != 0
+        own, of_image = "/tmp/compiled/kipwatch/numba", f"{CACHE}/kipwatch/numba"
+        compared = feeder.run("diff", "--recursive", own, of_image).stdout
+        assert of_image in compared and own not in compared, "it has compiled something"
         assert feeder.run("/opt/kipwatch/bin/python", "-c", CONVERSE).stdout == "24\n"
         assert feeder.stop(60) == 0
     assert "request API 18 v3" in feeder.log.read_text()

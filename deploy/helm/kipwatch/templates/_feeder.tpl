@@ -14,14 +14,14 @@ args:
   {{- if .Values.feeder.kubernetes }}
   - --kubernetes=true
   {{- end }}
-{{ include "kipwatch.environment" . }}
 ports:
   - name: kw-feeder
     containerPort: 9107
     protocol: TCP
 livenessProbe:
   httpGet: {path: /healthz, port: 9107}
-  # A feeder compiles for half a minute in a new pod, longer where it gets little of a core.
+  # In a new pod a feeder compiles for a minute on a processor unlike that of the image's builder, longer where it gets
+  # little of a core.
   initialDelaySeconds: 300
   periodSeconds: 20
   timeoutSeconds: 10
@@ -41,13 +41,6 @@ securityContext:
   seccompProfile: {type: RuntimeDefault}
 volumeMounts:
   {{- include "kipwatch.mounts" . | nindent 2 }}
-{{- end }}
-
-{{/* The image's own cache of compiled code cannot be written to, and so is not used. */}}
-{{- define "kipwatch.environment" -}}
-env:
-  - name: NUMBA_CACHE_DIR
-    value: /tmp/compiled
 {{- end }}
 
 {{- define "kipwatch.mounts" -}}
