@@ -4,6 +4,8 @@ PYTHON ?= python3
 HELM ?= helm
 # Docker, podman: what builds images for a release. Without one a release has none.
 ENGINE ?=
+# Tests also wait, for brokers and for time, so more of them run at once than there are cores.
+WORKERS = $(shell echo $$(($$(nproc) * 3 / 2)))
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 BIN := .venv/bin
 # What kipwatch runs with is installed first and by its digests; what only developers need comes on top.
@@ -48,8 +50,8 @@ check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
 	KIPWATCH_EXAMPLES=0.1 $(BIN)/pytest -n auto --dist worksteal -m "not (jvm or e2e or long or slow or capture)"
 
 test: packages setup lint ## everything the project promises, checked
-	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n auto --dist worksteal --durations 30 -m "not (jvm or e2e or long)"
-	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30 \
+	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 30 -m "not (jvm or e2e or long)"
+	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30 \
 		-m "(jvm or e2e) and not long"
 
 long: packages setup ## what takes minutes to hours, file by file, resumed: make long ARGS="soak million"

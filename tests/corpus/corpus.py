@@ -37,20 +37,19 @@ class Entry(NamedTuple):
     ports: list[int]
 
 
-def entries() -> Iterator[Entry]:
-    """Yield all cases that packets can show."""
-    for page in PAGES:
-        for case in read_page(page):
-            records = case.exchange()[0].records
-            try:
-                packets = list(packets_of(records))
-            except NotCapturableError:
-                continue
-            name = f"{case.rule}/{_slug(case.title)}"
-            if name in LEFT_OUT:
-                continue
-            ports = sorted({int(record.server.rpartition(":")[2]) for record in records})
-            yield Entry(name, case, packets, ports)
+def entries(page: Path) -> Iterator[Entry]:
+    """Yield the cases of a page that packets can show."""
+    for case in read_page(page):
+        records = case.exchange()[0].records
+        try:
+            packets = list(packets_of(records))
+        except NotCapturableError:
+            continue
+        name = f"{case.rule}/{_slug(case.title)}"
+        if name in LEFT_OUT:
+            continue
+        ports = sorted({int(record.server.rpartition(":")[2]) for record in records})
+        yield Entry(name, case, packets, ports)
 
 
 def _slug(title: str) -> str:
@@ -78,7 +77,7 @@ def main() -> None:
     """Write the corpus anew."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     shutil.rmtree(folder, ignore_errors=True)
-    written = [write(entry, folder) for entry in entries()]
+    written = [write(entry, folder) for page in PAGES for entry in entries(page)]
     shutil.copy(Path(__file__).with_name("README.md"), folder)
     print(f"{len(written)} captures in {folder}")
 

@@ -12,34 +12,31 @@ from expectations.cases.notation import finding_in_words
 from expectations.judging.terms import Terms
 from streaming.check.examination import examine
 from tests.cases.test_cases import CASES
-from tests.corpus.corpus import Entry, entries, write
+from tests.corpus.corpus import PAGES, entries, write
 from tests.corpus.packets import NotCapturableError, packets_of
 
-ENTRIES = list(entries())
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_a_capture_yields_the_findings_of_its_case(entry: Entry, tmp_path: Path) -> None:
-    examination = examine(
-        write(entry, tmp_path), default_schemas(), entry.ports, Terms(entry.case.exchange()[1])
-    )
-    assert sorted(map(finding_in_words, examination.findings)) == entry.case.findings
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
+def test_captures_yield_the_findings_of_their_cases(page: Path, tmp_path: Path) -> None:
+    for entry in entries(page):
+        examination = examine(
+            write(entry, tmp_path), default_schemas(), entry.ports, Terms(entry.case.exchange()[1])
+        )
+        assert sorted(map(finding_in_words, examination.findings)) == entry.case.findings, entry.name
 
 
-def test_names_differ_and_most_cases_can_be_captured() -> None:
-    assert len({entry.name for entry in ENTRIES}) == len(ENTRIES)
-    assert len(ENTRIES) > 0.8 * len(CASES)
+def test_names_differ_and_most_cases_of_every_rule_can_be_captured() -> None:
+    found = [entry for page in PAGES for entry in entries(page)]
+    assert len({entry.name for entry in found}) == len(found) > 0.8 * len(CASES)
+    assert {entry.case.rule for entry in found} == {case.rule for case in CASES}
 
 
 def test_what_a_capture_shows_stands_beside_it(tmp_path: Path) -> None:
-    entry = ENTRIES[0]
+    entry = next(entries(PAGES[0]))
     about = json.loads(write(entry, tmp_path).with_suffix(".json").read_text())
     assert (about["rule"], about["exchange"]) == (entry.case.rule, entry.case.script)
-
-
-def test_every_rule_has_a_capture() -> None:
-    assert {entry.case.rule for entry in ENTRIES} == {case.rule for case in CASES}
 
 
 def test_what_no_packet_shows_is_refused() -> None:

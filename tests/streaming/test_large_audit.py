@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from decoders.frame.record import Record
-from streaming import large_audit
-from streaming.audit import audit
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.commands.main import main
-from streaming.large_audit import PublishedRange, audit_range
 from streaming.settings.configuration import Configuration, FramesTopicSettings, Topics
 from streaming.user_error import UserError
 from tests.captures import planted
@@ -43,6 +42,12 @@ DAMAGES: dict[str, tuple[Callable[[list[Record]], list[Record]], set[str]]] = {
     "wrong-clock": (on_a_wrong_clock, {"frames/clock-not-set-back"}),
     "future": (of_the_future, {"frames/captured-at-nanoseconds"}),
 }
+
+
+@pytest.fixture(scope="module")
+def large_audit() -> ModuleType:
+    """Loads Great Expectations where it is used: each worker that collects this file would spend 3 s."""
+    return importlib.import_module("streaming.large_audit")
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +78,13 @@ def in_blocks(records: list[Record]) -> list[bytes]:
 
 @pytest.mark.parametrize("topic", DAMAGES)
 def test_planted_damage_of_a_topic_is_named(
-    bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch
+    bootstrap: str, topic: str, large_audit: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However the range is cut into tasks, and the rows into chunks."""
     monkeypatch.setattr(large_audit, "BLOCKS_OF_A_TASK", 2)
     monkeypatch.setattr(large_audit, "CHUNK_ROWS", 5)
-    results = audit_range(Configuration(bootstrap=bootstrap, frames_topic=topic), PublishedRange())
+    configuration = Configuration(bootstrap=bootstrap, frames_topic=topic)
+    results = large_audit.audit_range(configuration, large_audit.PublishedRange())
     records, frames = len(in_blocks(captured())), len(captured())
     lost = len(captured()) - len(DAMAGES[topic][0](captured()))
     assert {result.table: result.rows for result in results} == {
@@ -89,17 +95,23 @@ def test_planted_damage_of_a_topic_is_named(
     assert {f"{table}/{each.id}" for table, each in outcomes if not each.success} == DAMAGES[topic][1]
 
 
-def test_a_record_that_is_no_block_is_named_and_a_range_without_frames_refused(bootstrap: str) -> None:
+def test_a_record_that_is_no_block_is_named_and_a_range_without_frames_refused(
+    bootstrap: str, large_audit: ModuleType
+) -> None:
     configuration = Configuration(bootstrap=bootstrap, frames_topic="foreign")
-    records, frames = audit_range(configuration, PublishedRange(since=datetime(2020, 1, 1, tzinfo=UTC)))
+    at = datetime(2020, 1, 1, tzinfo=UTC)
+    records, frames = large_audit.audit_range(configuration, large_audit.PublishedRange(since=at))
     (failed,) = [each for each in records.outcomes if not each.success]
     assert (failed.id, failed.unexpected_count, frames.success) == ("record-is-block", 1, True)
     with pytest.raises(UserError, match="foreign has no frames of kipwatch in this range"):
-        audit_range(configuration, PublishedRange(until=datetime(2020, 1, 1, tzinfo=UTC)))
+        large_audit.audit_range(configuration, large_audit.PublishedRange(until=at))
 
 
 def test_a_large_archive_is_audited_as_a_small_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    large_audit: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = tmp_path / "archive"
     assert main(["report", "--archive", str(folder), str(planted.CAPTURE)]) == 0
@@ -112,6 +124,6 @@ def test_a_large_archive_is_audited_as_a_small_one(
         return json.loads(capsys.readouterr().out.splitlines()[-1])["results"]
 
     in_one_process = audited()
-    monkeypatch.setattr(audit, "MOST_ROWS", 0)
+    monkeypatch.setattr("streaming.audit.audit.MOST_ROWS", 0)
     monkeypatch.setattr(large_audit, "CHUNK_ROWS", 20)
     assert audited() == in_one_process
