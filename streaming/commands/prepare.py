@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import io
+import multiprocessing
+import signal
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 
-import pyarrow as pa
-
-from decoders.codec.request import write_request
-from decoders.frame.columnar.block import ID_BYTES
-from decoders.frame.columnar.block_reading import BlockReader
-from decoders.frame.columnar.block_writing import write_block
-from decoders.frame.record import Endpoint, Kind, Record
-from decoders.protocol import API_VERSIONS
 from decoders.schema.registry import default_schemas
-from decoders.wire.columnar.packets import read_batches
-from decoders.wire.pcap import PcapReader, PcapWriter
-from decoders.wire.segment import LinkType, Packet
-from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
-from expectations.judging.automaton import Automaton
-from expectations.judging.judge import Judge
+from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.tracker import ColumnarTracker
 from streaming.broker.jars import jars
-from streaming.feeder.feeder import Feeder
-from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
-from streaming.judging.step import BucketStep
-from streaming.settings.configuration import Configuration
-from streaming.state.bucket import Bucket, pack_bucket
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,30 +30,30 @@ def run(arguments: argparse.Namespace) -> int:
     say(
         "kipwatch: compiling into the user cache; this takes a minute the first time, and a second afterwards"
     )
-    Feeder(Configuration(), run=0)
-    _read_a_packet()
-    _judge_a_request()
+    _compile()
     return 0
 
 
-def _read_a_packet() -> None:
-    """Read a capture file, which compiles how its packets are found."""
-    file = io.BytesIO()
-    PcapWriter(file, LinkType.ETHERNET).write(Packet(0, LinkType.ETHERNET, b"", 0))
-    file.seek(0)
-    list(read_batches(PcapReader(file)))
+def _compile() -> None:
+    """Compile what reads frames in a process beside this one, which compiles what follows packets.
+
+    Each takes half of the time. The modules of all others import the first, and so compile it. Ctrl-C kills
+    both: llvmlite drops an exception that is raised while it calls Python.
+    """
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reading = multiprocessing.get_context("spawn").Process(target=_compile_reading)
+    reading.start()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    tracker = ColumnarTracker(default_schemas(), ports=(), run=0, secret=bytes(16))
+    tracker.feed(PacketBatch.of([]))
+    reading.join()
+    import_module("streaming.first_calls").call_all()
+    signal.signal(signal.SIGINT, former)
 
 
-def _judge_a_request() -> None:
-    """Judge a request as the query does, which compiles what is compiled at its first call."""
-    schemas, judge = default_schemas(), Judge({})
-    frame = write_request(schemas, API_VERSIONS, 0, 0, None, {})
-    client, server = Endpoint("127.0.0.1:1"), Endpoint("127.0.0.1:2")
-    request = Record(Kind.REQUEST, bytes(ID_BYTES), 0, 1, 1, client, server, frame=frame)
-    (opened,) = BlockReader(schemas.digest).read([write_block([request], schemas.digest)])
-    arrival = Arrival.of_topic(opened, pa.array(["frames"]), pa.array([0]), pa.array([0]))
-    columns = ColumnarWindows(schemas, bytes(16)).columns_of(arrival)
-    step, bucket = BucketStep(judge, schemas.by_key, automaton=Automaton(judge, bytes(16))), Bucket()
-    for part in by_bucket(columns, 1).values():
-        step.process(0, bucket, [unpack_input(pack_input(part)).columns()])
-    pack_bucket(bucket)
+def _compile_reading() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Until now it ignored Ctrl-C, as this process did when it was started.
+    parent = multiprocessing.parent_process()
+    if parent is not None and parent.is_alive():
+        import_module("decoders.codec.columnar.kernel")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 from numba.core.dispatcher import Dispatcher
@@ -19,7 +20,7 @@ from tests.streaming.commands.ran import Kipwatch
 def steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace each slow step by a line of output."""
     monkeypatch.setattr(prepare, "jars", lambda _name, _say: print("fetched"))
-    monkeypatch.setattr(prepare, "Feeder", lambda *_arguments, **_named: print("compiled"))
+    monkeypatch.setattr(prepare, "_compile", lambda: print("compiled"))
 
 
 @pytest.mark.usefixtures("steps")
@@ -57,5 +58,5 @@ def compiled_by_check_alone() -> set[tuple[str, str]]:
 
 
 def test_what_check_needs_was_compiled() -> None:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply(compiled_by_check_alone) == set()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        assert process.submit(compiled_by_check_alone).result() == set()
