@@ -26,3 +26,6 @@ install --directory --owner kipwatch --group kipwatch /var/lib/kipwatch/checkpoi
 # So that a container starts without fetching jars, and without compiling on processors like this one. As root: a
 # process uses compiled code of root or of its own user alone, and the feeder is root.
 XDG_CACHE_HOME=/var/cache/kipwatch kipwatch prepare
+# Further jars, such as those of the demo, are fetched by the user: each process compares them with their digests.
+mkdir --parents /var/cache/kipwatch/kipwatch/jars
+chown --recursive kipwatch:kipwatch /var/cache/kipwatch/kipwatch/jars

@@ -17,7 +17,6 @@ from expectations.judging.cells import ADVANCED, NUMBER, PROGRESS, UUID, ZERO, L
 from expectations.judging.traced_values import Guard
 from expectations.judging.tracing import Input, Learnt
 from tests.cases.test_cases import CASES
-from tests.examples import spread
 from tests.exchange import Exchange
 from tests.streaming.judging.stepping import Pair, Pairs, Stores
 from tests.streaming.judging.travelling import in_batches
@@ -167,10 +166,10 @@ def test_a_gap_when_nothing_is_in_flight_is_walked(learnt: list[tuple[Input, Lea
 
 
 @pytest.mark.timeout(900)
-def test_cases_are_stepped_as_the_judge_does_by_guards_of_six_kinds(
+def test_every_case_is_stepped_as_the_judge_does_by_guards_of_six_kinds(
     learnt: list[tuple[Input, Learnt]],
 ) -> None:
-    """The cases of a reading share one automaton, so that a case meets the transitions of others."""
-    Pairs(archives=False).compare(spread(CASES), 4)
+    """All cases of a reading share one automaton, so that a case meets the transitions of others."""
+    Pairs(archives=False).compare(CASES, 4)
     kinds = {kind_of(guard) for _, found in learnt for guard in found.guards}
     assert kinds == {"pairing", "order", "loss", "count", "in flight", "shown"}
