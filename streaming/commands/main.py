@@ -104,7 +104,7 @@ def _run(given: list[str]) -> int:
     extras = EXTRAS.get(name, {})
     if any(importlib.util.find_spec(package) is None for package in extras.values()):
         raise UserError(f"`kipwatch {name}` needs more packages: pip install 'kipwatch[{','.join(extras)}]'")
-    if not _SPARK.keys() <= extras.keys():
+    if "pyspark" not in extras.values():
         # In Spark's driver, proxies of the JVM's objects are in cycles and keep those objects alive.
         make_collections_rare()
     with interrupt_held():
