@@ -39,6 +39,7 @@ help:
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
 
 setup: $(READY) fetched ## make .venv, fetch the pinned jars and compile into the user cache
+	@$(BIN)/python -m streaming.broker.class_archive
 
 fetched: $(RUNS)
 	@$(BIN)/kipwatch prepare

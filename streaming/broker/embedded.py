@@ -139,15 +139,31 @@ class EmbeddedBroker:
         return _STARTED in self._folder.server_log.read_text()
 
     def _java(self, *arguments: str | Path) -> list[str | Path]:
-        classes = ":".join(map(str, jars("broker")))
         own = [f"-Dlog4j2.configurationFile={self._folder.logging}", f"-Djava.io.tmpdir={self._folder.root}"]
-        return [java(), *_JVM_FLAGS, *own, "-cp", classes, *arguments]
+        return [java(), *_JVM_FLAGS, *self._class_flags(), *own, *class_path(), *arguments]
+
+    def _class_flags(self) -> list[str]:
+        return [f"-XX:SharedArchiveFile={class_archive()}"] if class_archive().exists() else []
 
     def _startup_error(self) -> str:
         """Return the first error of the server log, or else the last line of the JVM's output."""
         log = self._folder.server_log
         error = first_error(log.read_text()) if log.exists() else ""
         return error or last_line(self._folder.output.read_text())
+
+
+def class_path() -> list[str]:
+    """Return the JVM's arguments that name the broker's jars."""
+    return ["-cp", ":".join(map(str, jars("broker")))]
+
+
+def class_archive() -> Path:
+    """Return where the archive of the broker's classes is, if there is one: beside its jars.
+
+    With it a JVM starts in half the time, since it maps classes that were read and verified before. A JVM
+    that it does not fit, such as another Java, does without. `class_archive.py` makes it.
+    """
+    return jars("broker")[0].parents[1] / "broker.jsa"
 
 
 def first_error(server_log: str) -> str:
