@@ -167,18 +167,11 @@ def run_suite(suite: Suite, table: pandas.DataFrame) -> Sequence[Any]:
     """
     context = great_expectations.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-    source = context.data_sources.add_pandas("kipwatch")
+    batch = context.data_sources.pandas_default.read_dataframe(table)
     # Great Expectations accepts an expectation object for one run only.
     checks = [copy.copy(expectation.check) for expectation in suite.expectations]
-    validation = great_expectations.ValidationDefinition(
-        name=suite.table,
-        data=source.add_dataframe_asset(suite.table).add_batch_definition_whole_dataframe("slice"),
-        suite=context.suites.add(great_expectations.ExpectationSuite(suite.table, expectations=checks)),
-    )
-    validated = context.validation_definitions.add(validation).run(
-        batch_parameters={"dataframe": table}, result_format="BASIC"
-    )
-    found: Sequence[Any] = validated.results
+    asked = great_expectations.ExpectationSuite(suite.table, expectations=checks)
+    found: Sequence[Any] = batch.validate(asked, result_format="BASIC").results
     for result in found:
         if problem := _problem(result):
             raise SuiteError(f"{suite.name}: {identifier(result)} cannot be evaluated: {problem}")
