@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from streaming.broker.jars import jars
 from streaming.log import configure_log
+from streaming.process import make_collections_rare
 from tests.examples import examples
 
 # The time of an example depends more on the load of the machine than on the code.
@@ -21,9 +23,10 @@ hypothesis.settings.load_profile("kipwatch")
 def pytest_configure() -> None:
     """Name a file for the main module of a parallel worker: without one PySpark takes it for a doctest.
 
-    Log as the commands do.
+    Log as the commands do, and look for cycles as rarely: a test session has many objects that live long.
     """
     configure_log()
+    make_collections_rare()
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):
         main.__file__ = __file__
@@ -33,6 +36,11 @@ def pytest_configure() -> None:
 def kafka_clients_jar() -> Path:
     """The kafka-clients jar of the broker's release, fetched first if the cache lacks it."""
     return next(jar for jar in jars("broker") if jar.name.startswith("kafka-clients-"))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected to no further look for cycles."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
