@@ -52,7 +52,7 @@ check: setup lint ## the fast loop: lint, types and the fast tests, in parallel
 
 test: packages setup lint ## everything the project promises, checked
 	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n $(WORKERS) --dist worksteal --durations 30 -m "not (jvm or e2e or long)"
-	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 30 \
+	KIPWATCH_EXAMPLES=0.25 $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder --durations 30 \
 		-m "(jvm or e2e) and not long"
 
 long: packages setup ## what takes minutes to hours, file by file, resumed: make long ARGS="soak million"
