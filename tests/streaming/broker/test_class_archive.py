@@ -53,6 +53,7 @@ def test_a_damaged_archive_is_made_anew(tmp_path: Path, monkeypatch: pytest.Monk
     assert archived_share(tmp_path / "loaded.log") > 0.8
 
 
+@pytest.mark.long
 def test_a_broker_starts_without_one_that_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
