@@ -47,8 +47,12 @@ def make_class_archive() -> bool:
 
 
 def _fits(archive: Path) -> bool:
-    """Whether this Java can use an archive; HotSpot itself compares Java, jars and class path."""
-    flags = ["-Xshare:on", f"-XX:SharedArchiveFile={archive}"]
+    """Whether this Java can use an archive; HotSpot itself compares Java, jars and class path.
+
+    It crashes on a part of an archive, which must leave no report in the user's folder.
+    """
+    quiet = ["-XX:ErrorFile=/dev/null", "-XX:-CreateCoredumpOnCrash"]
+    flags = ["-Xshare:on", f"-XX:SharedArchiveFile={archive}", *quiet]
     command: list[str | Path] = [java(), *flags, *class_path(), "-version"]
     return archive.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
