@@ -60,9 +60,9 @@ def _fits(archive: Path) -> bool:
 def main() -> int:
     """Make the archive, and say what is done."""
     try:
-        print("kipwatch: archiving the classes of the tests' broker, which takes some seconds the first time")
+        print("kipwatch: archiving the classes of our broker, which takes ten seconds the first time")
         if not make_class_archive():
-            print(f"kipwatch: {java()} keeps no archive of classes; brokers start without")
+            print(f"kipwatch: {java()} keeps no classes, or was killed meanwhile; brokers start without them")
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -143,7 +143,8 @@ class EmbeddedBroker:
         return [java(), *_JVM_FLAGS, *self._class_flags(), *own, *class_path(), *arguments]
 
     def _class_flags(self) -> list[str]:
-        return [f"-XX:SharedArchiveFile={class_archive()}"] if class_archive().exists() else []
+        archive = class_archive()
+        return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
     def _startup_error(self) -> str:
         """Return the first error of the server log, or else the last line of the JVM's output."""
