@@ -177,3 +177,9 @@ def test_a_changed_source_is_compiled_anew(tmp_path: Path) -> None:
         (package / "called.py").write_text(called.format(summand))
         seen.append(hits(tmp_path / "cache", program))
     assert seen == ["2", "21"]
+
+
+def test_linear_algebra_is_not_imported_but_can_be() -> None:
+    program = "import decoders.memory, sys; print('scipy.linalg' in sys.modules); import scipy.linalg"
+    command = [sys.executable, "-c", program]
+    assert subprocess.check_output(command, cwd=PACKAGE.parent, text=True) == "False\n"
