@@ -36,9 +36,10 @@ _ALGEBRA: Final = "scipy.linalg"
 
 
 def _import_without_algebra() -> None:
-    """Import numba's array functions without scipy.linalg, on which it calls for linear algebra.
+    """Import numba's array functions without scipy.linalg.
 
-    No function here has any, and scipy.linalg takes a tenth of a command's start, 15 MB and a thread.
+    numba imports it to offer linear algebra, which no function here uses. It would take a tenth of a
+    command's start, 15 MB and a thread.
     """
     if _ALGEBRA not in sys.modules:
         # An import of what is None fails, and numba does without.

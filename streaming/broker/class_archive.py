@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from streaming.broker.embedded import EmbeddedBroker, class_archive, class_path
+from streaming.broker.embedded import EmbeddedBroker, archived_classes, class_path
 from streaming.broker.jars import java
 from streaming.user_error import UserError
 
@@ -32,7 +32,7 @@ def make_class_archive() -> bool:
 
     Raises `UserError` if the broker does not start.
     """
-    kept = class_archive()
+    kept = archived_classes()
     if _fits(kept):
         return True
     with tempfile.TemporaryDirectory(dir=kept.parent) as folder:

@@ -143,7 +143,7 @@ class EmbeddedBroker:
         return [java(), *_JVM_FLAGS, *self._class_flags(), *own, *class_path(), *arguments]
 
     def _class_flags(self) -> list[str]:
-        archive = class_archive()
+        archive = archived_classes()
         return [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
 
     def _startup_error(self) -> str:
@@ -158,7 +158,7 @@ def class_path() -> list[str]:
     return ["-cp", ":".join(map(str, jars("broker")))]
 
 
-def class_archive() -> Path:
+def archived_classes() -> Path:
     """Return where the archive of the broker's classes is, if there is one: beside its jars.
 
     With it a JVM starts in half the time, since it maps classes that were read and verified before. A JVM

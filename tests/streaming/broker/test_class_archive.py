@@ -46,9 +46,9 @@ def test_a_damaged_archive_is_made_anew(tmp_path: Path, monkeypatch: pytest.Monk
     """A part of an archive would crash the JVM that maps it."""
     assert make_class_archive()
     damaged = tmp_path / "broker.jsa"
-    damaged.write_bytes(embedded.class_archive().read_bytes()[:100_000])
+    damaged.write_bytes(embedded.archived_classes().read_bytes()[:100_000])
     for module in (embedded, class_archive):
-        monkeypatch.setattr(module, "class_archive", lambda: damaged)
+        monkeypatch.setattr(module, "archived_classes", lambda: damaged)
     assert make_class_archive()
     assert archived_share(tmp_path / "loaded.log") > 0.8
 
@@ -59,5 +59,5 @@ def test_a_broker_starts_without_one_that_does_not_fit(
 ) -> None:
     other = tmp_path / "broker.jsa"
     other.write_text("the archive of another Java")
-    monkeypatch.setattr(embedded, "class_archive", lambda: other)
+    monkeypatch.setattr(embedded, "archived_classes", lambda: other)
     assert archived_share(tmp_path / "loaded.log") == 0
