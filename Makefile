@@ -82,7 +82,7 @@ bench: setup ## every bench, each with a JSON object as its last line
 lint: $(READY) ## style, types, the import contracts and commit messages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.repository.commits
 
