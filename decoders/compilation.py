@@ -13,10 +13,11 @@ import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numba
 from numba.core.caching import UserProvidedCacheLocator
@@ -87,24 +88,36 @@ def outlined(function: _Function) -> _Function:
 
 def sources_of(file: Path) -> list[Path]:
     """Return a file and all files of its package and of this one that it depends on, sorted."""
-    packages = {Path(__file__).parent, *(parent for parent in file.parents if parent.parent == _ROOT)}
+    packages = {Path(__file__).parent.name, file.relative_to(_ROOT).parts[0]}
     found, waiting = set[Path](), [file]
     while waiting:
         source = waiting.pop()
         if source not in found:
             found.add(source)
-            waiting += [imported for imported in _imported(source) if packages & {*imported.parents}]
+            imported = _read(source).imported
+            waiting += chain.from_iterable(imported[package] for package in packages & imported.keys())
     return sorted(found)
 
 
+class _Source(NamedTuple):
+    """A file: the digest of its bytes, and the files that it imports, by their package at the top.
+
+    Of a package that is imported as a whole, these are all files.
+    """
+
+    digest: bytes
+    imported: Mapping[str, list[Path]]
+
+
 @functools.cache
-def _imported(source: Path) -> list[Path]:
-    """Return the files that a file imports; of a package, all of them."""
-    found: list[Path] = []
-    for module in _IMPORT.findall(source.read_text("utf-8")):
-        place = _ROOT.joinpath(*module.split("."))
-        found += place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
-    return found
+def _read(file: Path) -> _Source:
+    content, imported = file.read_bytes(), dict[str, list[Path]]()
+    for module in _IMPORT.findall(content.decode()):
+        parts = module.split(".")
+        place = _ROOT.joinpath(*parts)
+        found = place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
+        imported.setdefault(parts[0], []).extend(found)
+    return _Source(hashlib.sha256(content).digest(), imported)
 
 
 @functools.cache
@@ -113,7 +126,7 @@ def _cache_directory(file: Path) -> Path | None:
     digest = hashlib.sha256(numba.__version__.encode())
     try:
         for source in sources_of(file):
-            digest.update(source.read_bytes())
+            digest.update(_read(source).digest)
         users = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         base, name = Path(numba.config.CACHE_DIR or users), digest.hexdigest()[:16]
         try:

@@ -21,6 +21,7 @@ revision, whose text is not published with it, has a tagged field, assumed to be
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -126,8 +127,10 @@ def _header_versions(released: Message, amended: dict[str, Any], stated: int | s
     """Write the map from versions to header versions, from version 0 to the new one."""
     header = request_header_version if released.kind == "request" else response_header_version
     used = [header(released, version) for version in range(released.versions.highest + 1)]
-    by_rule = header(parse_message(amended, f"{released.name}.json"), released.versions.highest + 1)
-    return _in_ranges([*used, stated if isinstance(stated, int) else by_rule])
+    if not isinstance(stated, int):
+        flexible = VersionRange.parse(amended["flexibleVersions"])
+        stated = header(replace(released, flexible_versions=flexible), released.versions.highest + 1)
+    return _in_ranges([*used, stated])
 
 
 def _in_ranges(used: list[int]) -> dict[str, str]:
