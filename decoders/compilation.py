@@ -99,7 +99,7 @@ def sources_of(file: Path) -> list[Path]:
     return sorted(found)
 
 
-class _Source(NamedTuple):
+class _SourceFile(NamedTuple):
     """A file: the digest of its bytes, and the files that it imports, by their package at the top.
 
     Of a package that is imported as a whole, these are all files.
@@ -110,14 +110,14 @@ class _Source(NamedTuple):
 
 
 @functools.cache
-def _read(file: Path) -> _Source:
+def _read(file: Path) -> _SourceFile:
     content, imported = file.read_bytes(), dict[str, list[Path]]()
     for module in _IMPORT.findall(content.decode()):
         parts = module.split(".")
         place = _ROOT.joinpath(*parts)
         found = place.glob("*.py") if place.is_dir() else [place.with_suffix(".py")]
         imported.setdefault(parts[0], []).extend(found)
-    return _Source(hashlib.sha256(content).digest(), imported)
+    return _SourceFile(hashlib.sha256(content).digest(), imported)
 
 
 @functools.cache
