@@ -1,6 +1,6 @@
 """Compiled: access to memory: big-endian numbers, prefetching, and copies of bytes.
 
-Numbers and prefetching are LLVM's own instructions, which numba does not offer to Python code.
+All are LLVM's own instructions, which numba does not offer to Python code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
+from numba.core.cgutils import raw_memcpy
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
@@ -39,6 +40,25 @@ def prefetch(_typing: Any, data: Any, index: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(data, index), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_bytes(_typing: Any, source: Any, target: Any) -> Any:
+    """Copy an array of bytes to one of the same size that does not overlap it.
+
+    A slice assignment checks for overlap first, and a loop copies byte by byte where LLVM sees no more.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        of_source, of_target = (context.make_array(array) for array in signature.args)
+        source, target = (
+            of_source(context, builder, arguments[0]),
+            of_target(context, builder, arguments[1]),
+        )
+        raw_memcpy(builder, target.data, source.data, source.nitems, 1)
+        return context.get_dummy_value()
+
+    return types.void(source, target), generate
 
 
 def _loading(number: Any) -> Any:
@@ -88,14 +108,6 @@ def is_zero(data: Any, position: int) -> Any:
     return int64(data, position) | int64(data, position + 8) == 0
 
 
-@inlined
-def copy_bytes(source: Any, target: Any) -> None:
-    """Copy bytes to a place of the same size that does not overlap theirs."""
-    # A slice assignment checks for overlap first, and is slower.
-    for index in range(len(source)):
-        target[index] = source[index]
-
-
 def gathered(
     data: NDArray[np.uint8], begins: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -119,6 +131,5 @@ def bounds_of(lengths: NDArray[np.int64] | Sequence[int]) -> NDArray[np.int64]:
 @compiled(None)
 def _gather(data: Any, begins: Any, offsets: Any, target: Any) -> None:
     for number in range(len(begins)):
-        begin = offsets[number]
-        for at in range(offsets[number + 1] - begin):
-            target[begin + at] = data[begins[number] + at]
+        begin, end = offsets[number], offsets[number + 1]
+        copy_bytes(data[begins[number] : begins[number] + end - begin], target[begin:end])

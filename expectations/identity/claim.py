@@ -360,34 +360,6 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
         )
 
 
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Claim)
-
-
-class PackedClaim(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A claim as msgpack, and what is asked of it before it can be judged.
-
-    `digest` is that of its identity. The others are values of the claim.
-    """
-
-    digest: bytes
-    kind: int
-    connection: bytes
-    until: int
-    packed: msgspec.Raw
-
-    @classmethod
-    def of(cls, claim: Claim) -> PackedClaim:
-        """Pack a claim."""
-        identity, packed = claim.identity, msgspec.Raw(_ENCODER.encode(claim))
-        return cls(identity.digest, identity.kind, claim.connection, claim.until, packed)
-
-    @property
-    def claim(self) -> Claim:
-        """The claim."""
-        return _DECODER.decode(self.packed)
-
-
 def united(claims: Iterable[Claim]) -> list[Claim]:
     """Merge the snapshots of each claim."""
     latest: dict[tuple[Identity, tuple[bytes, int] | str], Claim] = {}

@@ -9,8 +9,9 @@ import binascii
 import functools
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -18,11 +19,13 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
 from decoders.frame.record import host_of
+from decoders.memory import bounds_of, gathered
 from expectations.conversation.columnar.own_columns import KAFKAS_LENGTH
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.observation import Evidence
 from expectations.conversation.texts import UUID_BYTES, UuidForm, written
-from expectations.identity.claim import Claim, PackedClaim, digest_of
+from expectations.identity.claim import Claim, digest_of
+from expectations.identity.packed_claims import CLAIM_ROW, PackedClaims
 from expectations.judging.cells import Linear, input_cell
 from expectations.judging.traced_values import NotFollowedError, StandIns, TracedNumber
 
@@ -31,15 +34,18 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _FILLED: Final = 18
 """The bytes of a UUID, filled up to groups of three."""
 _Integers = NDArray[np.int64]
-_Key = tuple[int, bytes, int]
-"""A window, or below 0 an occurrence; the digest of an identity; the sequence that first shows it."""
+_NOWHERE: Final = -1
+_KEYS: Final = 4
+"""The first rows of snapshots: the window, or below 0 an occurrence; the halves of the identity's digest; the
+sequence that first shows it."""
 
 
-class Claimed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Claimed:
     """Occurrences at which one transition was taken, with the values of its gaps.
 
     `windows` and `occurrences` (int64) are numbers in `columns`; `gaps` (int64) has a row for each gap.
-    `texts` is the pool of texts.
+    `texts` is the pool of texts. A claim gives the evidence of its occurrence, none if that is _NOWHERE.
     """
 
     columns: WindowColumns
@@ -47,15 +53,24 @@ class Claimed(NamedTuple):
     occurrences: _Integers
     gaps: _Integers
     texts: Sequence[object]
+    _filled: dict[_Gap | _Constant, Sequence[Any]] = field(default_factory=dict)
 
-    def chosen(self, rows: _Integers) -> Claimed:
-        """Return some of them."""
-        return self._replace(
-            windows=self.windows[rows], occurrences=self.occurrences[rows], gaps=self.gaps[:, rows]
-        )
+    def chosen(self, rows: _Integers, occurrences: _Integers) -> Claimed:
+        """Return some of them, with the evidence of these occurrences. `rows` are in order, each once."""
+        if len(rows) == len(self.windows) and (occurrences == self.occurrences).all():
+            return self
+        gaps = self.gaps[:, rows]
+        return replace(self, windows=self.windows[rows], occurrences=occurrences, gaps=gaps, _filled={})
+
+    def values(self, gap: _Gap | _Constant) -> Sequence[Any]:
+        """Return the values that fill a gap. Claims of one transition share them."""
+        if gap not in self._filled:
+            self._filled[gap] = gap.of(self)
+        return self._filled[gap]
 
 
-class _Number(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Number:
     gap: int
 
     def of(self, claimed: Claimed) -> list[int]:
@@ -63,14 +78,16 @@ class _Number(NamedTuple):
         return numbers
 
 
-class _Text(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Text:
     gap: int
 
     def of(self, claimed: Claimed) -> list[str]:
         return [str(claimed.texts[number]) for number in claimed.gaps[self.gap].tolist()]
 
 
-class _Uuid(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Uuid:
     """A UUID in two gaps. Without a form it stays bytes."""
 
     gap: int
@@ -84,7 +101,8 @@ class _Uuid(NamedTuple):
         return plain if self.form is None else [written(each, self.form) for each in plain]
 
 
-class _OfKey(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _OfKey:
     """Part of a connection's key."""
 
     name: str
@@ -95,29 +113,37 @@ class _OfKey(NamedTuple):
             ids: list[bytes] = np.frombuffer(columns.ids, f"V{ID_BYTES}")[claimed.windows].tolist()
             return ids
         if self.name in ("client", "host"):
-            clients = [columns.clients[window] for window in claimed.windows.tolist()]
-            return clients if self.name == "client" else [host_of(each) for each in clients]
-        servers = [columns.servers[at] for at in columns.server_of[claimed.windows].tolist()]
-        return [server if self.name == "server" else cluster for cluster, server, _ in servers]
+            clients = map(columns.clients.__getitem__, claimed.windows.tolist())
+            return list(clients if self.name == "client" else map(host_of, clients))
+        named = [server if self.name == "server" else cluster for cluster, server, _ in columns.servers]
+        return list(map(named.__getitem__, columns.server_of[claimed.windows].tolist()))
 
 
-class _EvidenceValue(NamedTuple):
-    def of(self, claimed: Claimed) -> list[Evidence]:
-        return claimed.columns.evidence(claimed.occurrences)
+@dataclass(frozen=True, slots=True)
+class _EvidenceValue:
+    def of(self, claimed: Claimed) -> list[Evidence | None]:
+        given: list[Evidence | None] = [None] * len(claimed.occurrences)
+        places = np.flatnonzero(claimed.occurrences != _NOWHERE)
+        found = claimed.columns.evidence(claimed.occurrences[places])
+        for place, evidence in zip(places.tolist(), found, strict=True):
+            given[place] = evidence
+        return given
 
 
-class _Joined(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Joined:
     """A text that consists of several values and of constant parts between them."""
 
     parts: tuple[str | _Text | _Uuid | _OfKey, ...]
 
     def of(self, claimed: Claimed) -> list[str]:
         count = len(claimed.windows)
-        columns = ([part] * count if isinstance(part, str) else part.of(claimed) for part in self.parts)
+        columns = ([part] * count if isinstance(part, str) else claimed.values(part) for part in self.parts)
         return list(map("".join, zip(*columns, strict=True)))
 
 
-class _Constant(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Constant:
     """A value that is no connection's own."""
 
     value: Any
@@ -142,31 +168,37 @@ class ClaimTemplate:
         self.gives_evidence = claim.evidence is not None
         self.is_of_server = not claim.connection
         identity = claim.identity
-        named = identity.cluster, identity.name, claim.connection, claim.until
-        self._cluster, self._name, self._connection, self._until = map(writer.value, named)
+        named = identity.cluster, identity.name, claim.until
+        self._cluster, self._name, self._until = map(writer.value, named)
         ordered = claim.first_sequence, claim.as_of, claim.since
         self.first_sequence, self.as_of, self.since = map(writer.value, ordered)
         self._pieces = _united(writer.written(claim))
         self._header_size = len(_header_of_array(len(self._pieces)))
 
-    def digests(self, claimed: Claimed) -> list[bytes]:
-        """Return the digests of the identities."""
-        named = zip(self._cluster.of(claimed), self._name.of(claimed), strict=True)
-        return [digest_of(self.kind, cluster, name) for cluster, name in named]
+    def digests(self, claimed: Claimed) -> _Integers:
+        """Return the halves of the digests of the identities, one row (int64) for each."""
+        named = zip(claimed.values(self._cluster), claimed.values(self._name), strict=True)
+        digests = [digest_of(self.kind, cluster, name) for cluster, name in named]
+        return np.frombuffer(b"".join(digests), np.int64).reshape(-1, 2)
 
-    def packed(
-        self, claimed: Claimed, digests: Sequence[bytes], evidence: Sequence[Evidence | None]
-    ) -> list[PackedClaim]:
-        """Return the claims of all occurrences. `evidence` is that of each."""
-        filled: dict[_Gap, Sequence[Any]] = {_EVIDENCE: evidence}
-        for piece in self._pieces:
-            if not isinstance(piece, msgspec.Raw) and piece not in filled:
-                filled[piece] = piece.of(claimed)
-        columns = (repeat(each) if isinstance(each, msgspec.Raw) else filled[each] for each in self._pieces)
+    def packed(self, claimed: Claimed, digests: _Integers) -> PackedClaims:
+        """Return the claims of all occurrences. `digests` are their halves, one row (int64) for each."""
+        columns = (
+            repeat(piece) if isinstance(piece, msgspec.Raw) else claimed.values(piece)
+            for piece in self._pieces
+        )
         # All pieces of a claim are encoded at once, as an array, whose header does not belong to the claim.
-        rows = (msgspec.Raw(_ENCODER.encode(row)[self._header_size :]) for row in zip(*columns, strict=False))
-        kinds, connections, until = repeat(self.kind), self._connection.of(claimed), self._until.of(claimed)
-        return [*map(PackedClaim, digests, kinds, connections, until, rows)]
+        encoded = [*map(_ENCODER.encode, zip(*columns, strict=False))]
+        bounds = bounds_of([*map(len, encoded)])
+        begins, sizes = bounds[:-1] + self._header_size, np.diff(bounds) - self._header_size
+        packed, _ = gathered(np.frombuffer(b"".join(encoded), np.uint8), begins, sizes)
+        rows = np.zeros(len(sizes), CLAIM_ROW)
+        rows["digest"] = np.ascontiguousarray(digests).view(CLAIM_ROW["digest"])[:, 0]
+        rows["until"], rows["size"], rows["kind"] = claimed.values(self._until), sizes, self.kind
+        if not self.is_of_server:
+            ids = np.frombuffer(claimed.columns.ids, CLAIM_ROW["connection"])
+            rows["connection"] = ids[claimed.windows]
+        return PackedClaims(rows.tobytes(), packed.tobytes())
 
 
 def claim_templates(
@@ -188,36 +220,39 @@ class ClaimBatch:
     """
 
     def __init__(self) -> None:
-        self._made: list[tuple[ClaimTemplate, Claimed, list[bytes]]] = []
-        self._latest: dict[_Key, tuple[int, int, int]] = {}
-        self._evidence: dict[_Key, Evidence] = {}
+        self._made: list[tuple[ClaimTemplate, Claimed]] = []
+        self._snapshots: list[_Integers] = []
 
     def add(self, template: ClaimTemplate, claimed: Claimed) -> None:
         """Add a claim of a transition, at all occurrences."""
-        digests, number = template.digests(claimed), len(self._made)
-        self._made.append((template, claimed, digests))
+        count, number = len(claimed.windows), len(self._made)
         # What a server shows again says until when it did: each of its claims stands.
-        shown = (-1 - claimed.occurrences if template.is_of_server else claimed.windows).tolist()
-        keys = [*zip(shown, digests, template.first_sequence.of(claimed), strict=True)]
-        if template.gives_evidence:
-            self._evidence.update(zip(keys, _EVIDENCE.of(claimed), strict=True))
-        for row, (key, as_of) in enumerate(zip(keys, template.as_of.of(claimed), strict=True)):
-            snapshot = as_of, number, row
-            if key not in self._latest or self._latest[key] < snapshot:
-                self._latest[key] = snapshot
+        shown = -1 - claimed.occurrences if template.is_of_server else claimed.windows
+        ordered = template.first_sequence.of(claimed), template.as_of.of(claimed)
+        place = np.full(count, number), np.arange(count), claimed.occurrences
+        self._snapshots.append(np.array([shown, *template.digests(claimed).T, *ordered, *place]))
+        self._made.append((template, claimed))
 
-    def packed(self) -> list[PackedClaim]:
+    def packed(self) -> PackedClaims:
         """Return the claims."""
-        packed: list[PackedClaim] = []
-        chosen: dict[int, list[tuple[int, Evidence | None]]] = {}
-        for key, (_, number, row) in self._latest.items():
-            chosen.setdefault(number, []).append((row, self._evidence.get(key)))
-        for number, rows in chosen.items():
-            made, claimed, digests = self._made[number]
-            places, evidence = zip(*rows, strict=True)
-            kept = claimed.chosen(np.array(places, np.int64))
-            packed += made.packed(kept, [digests[place] for place in places], evidence)
-        return packed
+        if not self._made:
+            return PackedClaims()
+        snapshots = np.concatenate(self._snapshots, axis=1)
+        # The snapshots of a claim have equal keys, and follow each other up to the latest one.
+        snapshots = snapshots[:, np.lexsort(snapshots[-2::-1])]
+        keys, (numbers, rows, occurrences) = snapshots[:_KEYS], snapshots[-3:]
+        is_latest = np.append((keys[:, 1:] != keys[:, :-1]).any(axis=0), True)
+        claims = np.cumsum(is_latest) - is_latest
+        gives_evidence = np.array([template.gives_evidence for template, _ in self._made])[numbers]
+        evidence = np.full(claims[-1] + 1, _NOWHERE)
+        evidence[claims[gives_evidence]] = occurrences[gives_evidence]
+        packed = []
+        for number, (template, claimed) in enumerate(self._made):
+            latest = np.flatnonzero(is_latest & (numbers == number))
+            latest = latest[np.argsort(rows[latest])]
+            kept = claimed.chosen(rows[latest], evidence[claims[latest]])
+            packed.append(template.packed(kept, keys[1:3, latest].T))
+        return PackedClaims.joined(packed)
 
 
 class _Writer:

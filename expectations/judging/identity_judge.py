@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from decoders.retention import KEPT_FOR
-from expectations.identity.claim import OF_CLIENTS, Claim, IdentityKind, PackedClaim
+from expectations.identity.claim import OF_CLIENTS, Claim, IdentityKind
 from expectations.judging.finding import Finding, finding_of
 from expectations.judging.identity_state import (
     CLAIM_LIMITS,
@@ -48,7 +48,7 @@ class IdentityJudge:
         }
         self._patient = {kind for kind in OF_CLIENTS if not self._prompt_rules_of[kind]}
 
-    def process(self, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Outcome:
+    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
         """Process claims, and accuse where they show an offence."""
         outcome = Outcome()
         for group, added in state.claimed(claims, self._patient):

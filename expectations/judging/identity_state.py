@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from expectations.identity.claim import Claim, Identity, IdentityKind, PackedClaim
+from expectations.identity.claim import Claim, Identity, IdentityKind
 from expectations.identity.server_claim import is_made_once
 from expectations.rules.base.rule import Level
 
@@ -181,7 +181,7 @@ class Identities(Protocol):
     tick: int
 
     def claimed(
-        self, claims: Iterable[Claim | PackedClaim], patient: Set[IdentityKind]
+        self, claims: Iterable[Claim], patient: Set[IdentityKind]
     ) -> Iterator[tuple[Group, list[Claim]]]:
         """Yield each identity that is claimed now, to be changed in place, with its claims.
 
@@ -210,12 +210,11 @@ class IdentityState(msgspec.Struct):
     tick: int = 0
 
     def claimed(
-        self, claims: Iterable[Claim | PackedClaim], patient: Set[IdentityKind]
+        self, claims: Iterable[Claim], patient: Set[IdentityKind]
     ) -> Iterator[tuple[Group, list[Claim]]]:
         """Yield each identity that is claimed now, with its claims; it becomes the latest."""
         claimed: dict[Identity, list[Claim]] = {}
-        for each in claims:
-            claim = each.claim if isinstance(each, PackedClaim) else each
+        for claim in claims:
             claimed.setdefault(claim.identity, []).append(claim)
             self.clock = max(self.clock, claim.until)
         for identity, added in claimed.items():

@@ -33,7 +33,7 @@ from decoders.wire.tracker import Tracker
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.conversation.observation import Window
 from expectations.conversation.progress import ApiVersion
-from expectations.identity.claim import OF_CLIENTS, Claim, Identity, PackedClaim
+from expectations.identity.claim import OF_CLIENTS, Claim, Identity
 from expectations.judging.finding import Finding
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import CLAIM_LIMITS, Identities, IdentityState
@@ -193,10 +193,10 @@ class CollectingIdentityJudge(IdentityJudge):
         super().__init__(api_names, terms, MOST_CLAIMS)
         self._collector = collector
 
-    def process(self, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Outcome:
-        unpacked = [each.claim if isinstance(each, PackedClaim) else each for each in claims]
-        self._collector.companions.add(unpacked)
-        return self._recorded(super().process(state, unpacked))
+    def process(self, state: Identities, claims: Iterable[Claim]) -> Outcome:
+        claims = list(claims)
+        self._collector.companions.add(claims)
+        return self._recorded(super().process(state, claims))
 
     def finish(self, state: IdentityState) -> Outcome:
         """Judge all claims, since no further one will come."""

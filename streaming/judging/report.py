@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import zstandard
 
-from expectations.identity.claim import PackedClaim
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.finding import Finding
 from expectations.judging.outcome import Offence
 from streaming.judging.bucket_input import Quarantined
@@ -86,7 +86,7 @@ class Report(msgspec.Struct):
     clears: int = 0
     usage: list[Usage] = []
     changes: Changes = msgspec.field(default_factory=Changes)
-    claims: list[PackedClaim] = []
+    claims: PackedClaims = PackedClaims()
 
     @property
     def checks(self) -> dict[str, dict[str, int]]:

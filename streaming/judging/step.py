@@ -23,7 +23,8 @@ from decoders.retention import KEPT_FOR, MILLISECOND, REPUBLISH_AFTER
 from decoders.schema.registry import Api
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.observation import Window
-from expectations.identity.claim import Claim, PackedClaim
+from expectations.identity.claim import Claim
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.automaton import Automaton
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import Identities, IdentityState
@@ -70,7 +71,7 @@ class BucketStep:
         for columns in in_order(parts):
             self._process_part(Part(columns), bucket, tally)
         report = tally.report(number)
-        report.claims, report.clears = _packed(tally.claims()), clears
+        report.claims, report.clears = tally.packed_claims(), clears
         return self._summarise(bucket, report)
 
     def tick(self, number: int, bucket: Bucket, now: int) -> Report:
@@ -96,12 +97,14 @@ class BucketStep:
             places = connections.without_findings()
             part, tally = Part(ticks_of(connections, places)), Tally(self._apis)
             walked = WalkedPart(self.automaton, self._judge, part, connections, tally)
-            report.claims = _packed(tally.claims())
+            report.claims = tally.packed_claims()
             left = np.setdiff1d(left, places[walked.hits]).tolist()
         states = [connections.take(place) for place in left]
+        claims: list[Claim] = []
         for state in states:
             report.findings.extend(self._judge.republish(state))
-            report.claims += _packed(self._judge.latest_claims(state))
+            claims += self._judge.latest_claims(state)
+        report.claims = PackedClaims.joined([report.claims, PackedClaims.of(claims)])
         connections.put(states)
 
     def _process_part(self, part: Part, bucket: Bucket, tally: Tally) -> None:
@@ -167,17 +170,13 @@ def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
     part.software[number], part.clients[number] = conversation.software, conversation.client_id
 
 
-def _packed(claims: Iterable[Claim | PackedClaim]) -> list[PackedClaim]:
-    return [each if isinstance(each, PackedClaim) else PackedClaim.of(each) for each in claims]
-
-
 class IdentityStep:
     """Steps buckets of identities. Their reports have negative numbers, unlike those of connections."""
 
     def __init__(self, judge: IdentityJudge) -> None:
         self._judge = judge
 
-    def process(self, number: int, state: Identities, claims: Iterable[Claim | PackedClaim]) -> Report:
+    def process(self, number: int, state: Identities, claims: Iterable[Claim]) -> Report:
         """Process claims."""
         return _report(number, self._judge.process(state, claims))
 

@@ -12,7 +12,8 @@ from decoders.schema.registry import Api
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.observation import ConnectionKey, Statement
 from expectations.conversation.progress import ApiVersion
-from expectations.identity.claim import Claim, PackedClaim, united
+from expectations.identity.claim import Claim, united
+from expectations.identity.packed_claims import PackedClaims
 from expectations.identity.server_claim import answered_claim, is_remembered, kafka_claim
 from expectations.judging.outcome import Outcome
 from streaming.judging.changes import BrokerShown, ChangeCount
@@ -28,7 +29,7 @@ REMOVED_VERSION: Final = "removed-version"
 class Tally:
     """Adds up outcomes by listener, and frames. `walked` and `judged` count windows.
 
-    `packed_claims` are those that the walk packed. `changes` are for the archive, None without one.
+    `walked_claims` are those of the walk. `changes` are for the archive, None without one.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Tally:
         self._usage = UsageCount() if archives else None
         self._apis = apis
         self._listener = listener
-        self.packed_claims: list[PackedClaim] = []
+        self.walked_claims: list[PackedClaims] = []
         self._judged = defaultdict[str, Outcome](Outcome)
         self._frames = defaultdict[str, Counter[str]](Counter)
         self._undecodable = Counter[str]()
@@ -99,10 +100,14 @@ class Tally:
             report.usage, report.changes = self._usage.report(), self.changes.report()
         return report
 
-    def claims(self) -> list[Claim | PackedClaim]:
-        """Return the claims, each once. Versions that servers responded to count as known from then on."""
+    def claims(self) -> list[Claim]:
+        """Return what judging claims, each claim once, and what servers responded to, known from then on."""
         judged = (claim for outcome in self._judged.values() for claim in outcome.claims)
-        return [*self.packed_claims, *united(judged), *self._responses.claims()]
+        return [*united(judged), *self._responses.claims()]
+
+    def packed_claims(self) -> PackedClaims:
+        """Return the claims of the walk and all others, packed."""
+        return PackedClaims.joined([*self.walked_claims, PackedClaims.of(self.claims())])
 
     def _judged_at(self, server: str) -> Outcome:
         return self._judged[self._listener(server)]

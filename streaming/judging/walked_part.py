@@ -166,7 +166,7 @@ class WalkedPart:
             claimed = Claimed(self._part.columns, rows[:, 0], rows[:, 2], values, texts)
             for template in made.claims:
                 batch.add(template, self._outermost(claimed, template) if template.is_of_server else claimed)
-        tally.packed_claims += batch.packed()
+        tally.walked_claims.append(batch.packed())
 
     def _outermost(self, claimed: Claimed, template: ClaimTemplate) -> Claimed:
         """Return the first and the last claim of each server: equal claims are merged, others add nothing."""
@@ -176,7 +176,8 @@ class WalkedPart:
         for _, places in groups(self._part.columns.server_of[claimed.windows]):
             first = np.lexsort((ids[places, 1], ids[places, 0], times[places]))[0]
             chosen |= {int(places[first]), int(places[times[places].argmax()])}
-        return claimed.chosen(np.array(sorted(chosen), np.int64))
+        rows = np.array(sorted(chosen), np.int64)
+        return claimed.chosen(rows, claimed.occurrences[rows])
 
     def _yield_changes(self, changes: ChangeCount, before: _Integers) -> None:
         hits = self.hits

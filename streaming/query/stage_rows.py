@@ -14,14 +14,13 @@ buckets of a task travel together.
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 from pyspark.sql import Row
 
-from expectations.identity.claim import PackedClaim
+from expectations.identity.packed_claims import PackedClaims
 from streaming.judging.bucket_input import buckets_of
 from streaming.judging.report import Report, pack_report
 
@@ -94,7 +93,7 @@ class Stepped(msgspec.Struct):
     """A row: a packed report to pass through, or claims to judge."""
 
     report: bytes | None = None
-    claims: list[PackedClaim] = []
+    claims: PackedClaims = PackedClaims()
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -117,20 +116,18 @@ class TaskClaims:
     def __init__(self, buckets: int) -> None:
         self.size = 0
         self._buckets = buckets
-        self._divided = defaultdict[int, list[PackedClaim]](list)
+        self._parts: list[PackedClaims] = []
 
-    def add(self, claims: Sequence[PackedClaim]) -> None:
+    def add(self, claims: PackedClaims) -> None:
         """Add the claims of one bucket of connections."""
-        numbers = buckets_of(b"".join([claim.digest for claim in claims]), self._buckets)
-        for number, claim in zip(numbers.tolist(), claims, strict=True):
-            self._divided[number].append(claim)
-        self.size += sum([len(claim.packed) for claim in claims])
+        self._parts.append(claims)
+        self.size += len(claims.packed)
 
     def rows(self) -> Iterator[Row]:
         """Yield the claims as rows, one for each bucket of identities, and forget them."""
-        divided, self._divided, self.size = self._divided, defaultdict(list), 0
-        for number, claims in divided.items():
-            yield _row(number, Stepped(claims=claims))
+        claims, self._parts, self.size = PackedClaims.joined(self._parts), [], 0
+        for number, of_bucket in claims.divided(buckets_of(claims.table["digest"].tobytes(), self._buckets)):
+            yield _row(number, Stepped(claims=of_bucket))
 
 
 def _row(bucket: int, stepped: Stepped) -> Row:

@@ -34,7 +34,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from decoders.frame.columnar.block_reading import BlockBatch, BlockReader
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
-from expectations.identity.claim import PackedClaim
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.automaton import Automaton
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.judge import Judge
@@ -290,7 +290,7 @@ class BucketProcessor(StatefulProcessor):
             self._contents.write(packed.contents)
         report.state_bytes = packed.size
         self._claims.add(report.claims)
-        report.claims = []
+        report.claims = PackedClaims()
         yield report_row(report)
 
 
@@ -322,13 +322,13 @@ class IdentityProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Pass reports through and judge the claims."""
-        claims: list[PackedClaim] = []
+        parts: list[PackedClaims] = []
         for row in rows:
             stepped = unpack_stepped(row.stepped)
-            claims += stepped.claims
+            parts.append(stepped.claims)
             if stepped.report is not None:
                 yield Row(bucket=key[0], report=stepped.report)
-        if claims:
+        if claims := PackedClaims.joined(parts):
             yield self._process(bucket_of_key(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
 
     def handleExpiredTimer(
@@ -354,7 +354,7 @@ class IdentityProcessor(StatefulProcessor):
         """End the task. All state is in the state store."""
         end_task()
 
-    def _process(self, number: int, claims: list[PackedClaim], now: int) -> Row:
+    def _process(self, number: int, claims: PackedClaims, now: int) -> Row:
         stored = self._index.read()
         if stored is None:
             self._handle.registerTimer(first_tick(number, now, self.tick_interval))

@@ -26,7 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from expectations.identity.claim import DIGEST_BYTES, OF_CLIENTS, Claim, IdentityKind, PackedClaim
+from decoders.memory import bounds_of, gathered
+from expectations.identity.claim import DIGEST_BYTES, OF_CLIENTS, Claim, IdentityKind
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.identity_state import ALIKE_LIMIT, GROUP_LIMIT, SETTLED_AFTER, Group, KnownClaim
 from streaming.state import StateError
 from streaming.state.connections import NOWHERE, places_of
@@ -80,15 +82,35 @@ class Pages:
 
     def content(self, page: int, begin: int, size: int) -> bytes:
         """Return a content. Raises StateError if its page is not of the size that the index names."""
-        if page not in self._opened:
-            self._opened[page] = self._open(page)
-        return self._opened[page][begin : begin + size]
+        return self._page(page)[begin : begin + size]
 
-    def add(self, contents: Iterable[bytes]) -> int:
+    def add(self, contents: bytes) -> int:
         """Keep contents, one after the other, in a page that is not stored; return its number."""
         number = self.free + len(self._opened)
-        self._opened[number] = b"".join(contents)
+        self._opened[number] = contents
         return number
+
+    def lack(self, rows: npt.NDArray[Any], connections: Iterable[bytes]) -> list[bool]:
+        """Return whether the content of each row lacks the ID of a connection. Raises StateError."""
+        places = rows[["page", "begin", "size"]].tolist()
+        return [
+            self._page(page).find(connection, begin, begin + size) < 0
+            for (page, begin, size), connection in zip(places, connections, strict=True)
+        ]
+
+    def gathered(self, rows: npt.NDArray[Any]) -> bytes:
+        """Return the contents of rows, one after the other. Raises StateError like `content`."""
+        used = np.unique(rows["page"][rows["size"] > 0])
+        pages = [self._page(number) for number in used.tolist()]
+        begins = bounds_of([*map(len, pages)])[np.searchsorted(used, rows["page"])] + rows["begin"]
+        joined = np.frombuffer(b"".join(pages), np.uint8)
+        contents, _ = gathered(joined, begins, rows["size"].astype(np.int64))
+        return contents.tobytes()
+
+    def _page(self, number: int) -> bytes:
+        if number not in self._opened:
+            self._opened[number] = self._open(number)
+        return self._opened[number]
 
     def _open(self, number: int) -> bytes:
         packed = self._read(number) or b""
@@ -128,20 +150,21 @@ class StoredIdentities:
         return int(np.count_nonzero(self._is_kept))
 
     def claimed(
-        self, claims: Iterable[Claim | PackedClaim], patient: Set[IdentityKind]
+        self, claims: Iterable[Claim], patient: Set[IdentityKind]
     ) -> Iterator[tuple[Group, list[Claim]]]:
         """Yield the identities that are claimed now, but those to which a claim could be appended."""
-        claimed: dict[bytes, list[PackedClaim]] = {}
-        for each in claims:
-            claim = PackedClaim.of(each) if isinstance(each, Claim) else each
-            claimed.setdefault(claim.digest, []).append(claim)
-            self.clock = max(self.clock, claim.until)
-        first = len(self._rows)
-        self._renew(list(claimed))
-        appended = self._append(first, claimed.values(), patient)
-        for place, added in enumerate(claimed.values(), first):
-            if place not in appended:
-                yield self._group(place), [claim.claim for claim in added]
+        packed = claims if isinstance(claims, PackedClaims) else PackedClaims.of(claims)
+        if not packed:
+            return
+        table, first = packed.table, len(self._rows)
+        self.clock = max(self.clock, int(table["until"].max()))
+        order, begins, counts = _by_identity(table["digest"])
+        leading = order[begins]
+        self._renew(table["digest"][leading].tobytes())
+        is_appended = self._append(first, packed, leading, counts == 1, patient)
+        for number in np.flatnonzero(~is_appended).tolist():
+            numbers = order[begins[number] : begins[number] + counts[number]]
+            yield self._group(first + number), list(packed.chosen(numbers))
 
     def surplus(self) -> Iterator[Group]:
         """Remove and yield what is above GROUP_LIMIT."""
@@ -187,18 +210,19 @@ class StoredIdentities:
 
     def _moved(self, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], dict[int, bytes]]:
         """Put the contents of some rows into new pages; return the rows with their places, and the pages."""
+        decoded = [place for place in places.tolist() if place in self._decoded]
+        encoded = [*map(self._encoded, decoded)]
+        fresh = self._rows[decoded]
+        fresh["page"], fresh["size"] = self._pages.add(b"".join(encoded)), [*map(len, encoded)]
+        fresh["begin"] = bounds_of(fresh["size"])[:-1]
+        self._rows[decoded] = fresh
         rows, written = self._rows[places], dict[int, bytes]()
-        contents_at = rows[["page", "begin", "size"]].tolist()
-        contents = [
-            self._encoded(place) if place in self._decoded else self._pages.content(*content_at)
-            for place, content_at in zip(places.tolist(), contents_at, strict=True)
-        ]
-        rows["size"] = sizes = np.fromiter(map(len, contents), np.int64, len(contents))
-        for begin, end in pairwise(_bounds_of_pages(sizes)):
+        contents, bounds = self._pages.gathered(rows), bounds_of(rows["size"])
+        for begin, end in pairwise(_bounds_of_pages(rows["size"])):
             number = self._pages.free + len(written)
             rows["page"][begin:end] = number
-            rows["begin"][begin:end] = np.cumsum(sizes[begin:end]) - sizes[begin:end]
-            written[number] = _COMPRESSOR.compress(b"".join(contents[begin:end]))
+            rows["begin"][begin:end] = bounds[begin:end] - bounds[begin]
+            written[number] = _COMPRESSOR.compress(contents[bounds[begin] : bounds[end]])
         return rows, written
 
     def _encoded(self, place: int) -> bytes:
@@ -217,52 +241,69 @@ class StoredIdentities:
         packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(index)
         return PackedIdentities(packed, written, removed, len(packed) + sum(sizes.values()))
 
-    def _renew(self, identities: list[bytes]) -> None:
+    def _renew(self, identities: bytes) -> None:
         """Give identities rows behind all others: copies of their rows, or zeros for those that are new."""
-        first = len(self._rows)
-        joined = b"".join(identities)
-        known = places_of(joined, self._ids, self._is_kept)
+        first, count = len(self._rows), len(identities) // DIGEST_BYTES
+        known = places_of(identities, self._ids, self._is_kept)
         is_known = known != NOWHERE
         earlier, later = known[is_known], first + np.flatnonzero(is_known)
         self._is_kept[earlier] = False
-        self._is_kept = np.append(self._is_kept, np.ones(len(identities), np.bool_))
-        self._rows = np.append(self._rows, np.zeros(len(identities), INDEX))
+        self._is_kept = np.append(self._is_kept, np.ones(count, np.bool_))
+        self._rows = np.append(self._rows, np.zeros(count, INDEX))
         self._rows[later] = self._rows[earlier]
-        self._ids += joined
+        self._ids += identities
         for before, place in zip(earlier.tolist(), later.tolist(), strict=True):
             if before in self._decoded:
                 self._decoded[place] = self._decoded.pop(before)
 
     def _append(
-        self, first: int, claimed: Iterable[list[PackedClaim]], patient: Set[IdentityKind]
-    ) -> set[int]:
-        """Append claims that no rule judges yet to the rows from a place on; return the places of these.
+        self,
+        first: int,
+        packed: PackedClaims,
+        leading: npt.NDArray[np.int64],
+        is_single: npt.NDArray[np.bool_],
+        patient: Set[IdentityKind],
+    ) -> npt.NDArray[np.bool_]:
+        """Append claims that no rule judges yet to the rows from `first` on, and return which were appended.
 
-        A claim of a connection that has one already may be a later snapshot, and one of many may need room:
-        neither is appended.
+        The identity of each row has the claim with the number in `leading`, alone if it `is_single`. A claim
+        of a connection that has one already may be a later snapshot, and one of many may need room: neither
+        is appended.
         """
-        begin, _, end = _ENCODER.encode(_NewClaim(msgspec.Raw(_NOTHING), self.tick)).partition(_NOTHING)
-        places, until, contents = list[int](), list[int](), list[bytes]()
-        stored = self._rows[["known", "page", "begin", "size"]][first:].tolist()
-        for place, (claims, (known, *content_at)) in enumerate(zip(claimed, stored, strict=True), first):
-            claim = claims[0]
-            is_quiet = claim.kind in patient or (not known and claim.kind in OF_CLIENTS)
-            if is_quiet and len(claims) == 1 and known < ALIKE_LIMIT and place not in self._decoded:
-                content = self._pages.content(*content_at) if known else b""
-                if claim.connection not in content:
-                    places.append(place)
-                    until.append(claim.until)
-                    contents.append(b"".join((content, begin, claim.packed, end)))
-        rows = self._rows[places]
+        table, rows = packed.table[leading], self._rows[first:]
+        is_new, kinds = rows["known"] == 0, table["kind"]
+        is_quiet = np.isin(kinds, [*patient]) | (is_new & np.isin(kinds, [*OF_CLIENTS]))
+        fits: npt.NDArray[np.bool_] = (
+            is_quiet & is_single & (rows["known"] < ALIKE_LIMIT) & ~self._is_decoded()[first:]
+        )
+        asked = np.flatnonzero(fits & ~is_new)
+        fits[asked] = self._pages.lack(rows[asked], table["connection"][asked].tolist())
+        rows = rows[fits]
+        contents, sizes = self._with_claims(rows, packed.chosen(leading[fits]))
         soonest = self.tick + np.where(rows["known"], 1, SETTLED_AFTER)
         rows["due_tick"] = np.maximum(rows["due_tick"], soonest)
-        rows["latest_at"] = np.maximum(rows["latest_at"], until)
+        rows["latest_at"] = np.maximum(rows["latest_at"], table["until"][fits])
         rows["known"] += 1
         rows["page"] = self._pages.add(contents)
-        rows["size"] = sizes = np.fromiter(map(len, contents), np.int64, len(contents))
-        rows["begin"] = np.cumsum(sizes) - sizes
-        self._rows[places] = rows
-        return set(places)
+        rows["size"], rows["begin"] = sizes, np.cumsum(sizes) - sizes
+        self._rows[first:][fits] = rows
+        return fits
+
+    def _with_claims(
+        self, rows: npt.NDArray[Any], claims: PackedClaims
+    ) -> tuple[bytes, npt.NDArray[np.int64]]:
+        """Return the contents of rows, each with a claim at its end, and their sizes."""
+        begin, _, end = _ENCODER.encode(_NewClaim(msgspec.Raw(_NOTHING), self.tick)).partition(_NOTHING)
+        before = self._pages.gathered(rows)
+        sizes = np.full((len(rows), 4), (0, len(begin), 0, len(end)))
+        sizes[:, 0], sizes[:, 2] = rows["size"], claims.table["size"]
+        begins = np.zeros_like(sizes)
+        begins[:, 3] = len(begin)
+        begins[:, 0] = len(begin) + len(end) + bounds_of(rows["size"])[:-1]
+        begins[:, 2] = len(begin) + len(end) + len(before) + claims.bounds[:-1]
+        pieces = np.frombuffer(b"".join((begin, end, before, claims.packed)), np.uint8)
+        contents, _ = gathered(pieces, begins.ravel(), sizes.ravel())
+        return contents.tobytes(), sizes.sum(axis=1)
 
     def _is_decoded(self) -> npt.NDArray[np.bool_]:
         is_decoded = np.zeros(len(self._rows), np.bool_)
@@ -284,6 +325,21 @@ class StoredIdentities:
             decoded = _KNOWN.decode(_ARRAY_16 + known.to_bytes(2) + content)
             self._decoded[place] = Group(decoded, latest_at, due_tick, bool(has_forgotten))
         return self._decoded[place]
+
+
+def _by_identity(
+    digests: npt.NDArray[np.void],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Group claims by identity, in the order of the first claims. Returns `order`, `begins` and `counts`.
+
+    Those of identity i are in `order` from `begins[i]` on, so many as `counts[i]`.
+    """
+    halves = np.ascontiguousarray(digests).view(np.int64).reshape(-1, 2)
+    order = np.lexsort((halves[:, 1], halves[:, 0]))
+    is_first = np.append(True, (halves[order[1:]] != halves[order[:-1]]).any(axis=1))
+    begins = np.flatnonzero(is_first)
+    by_first = np.argsort(order[begins])
+    return order, begins[by_first], np.diff(begins, append=len(order))[by_first]
 
 
 def _given_up(rows: npt.NDArray[Any], pages: Iterable[int]) -> list[int]:

@@ -11,6 +11,7 @@ from decoders.retention import REPUBLISH_AFTER
 from decoders.schema.registry import default_schemas
 from expectations.conversation.observation import Window
 from expectations.identity.claim import united
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.automaton import Automaton
 from expectations.judging.cells import FACTS, HAS_FINDINGS, IN_FLIGHT, SERVER, TEXT
 from expectations.judging.judge import ConnectionState, Judge
@@ -50,8 +51,8 @@ def comparable(report: Report) -> dict[str, object]:
 
     Equal claims of several connections are merged, as they are before they are judged.
     """
-    claims = united(packed.claim for packed in report.claims)
-    report = msgspec.structs.replace(report, claims=[])
+    claims = united(report.claims)
+    report = msgspec.structs.replace(report, claims=PackedClaims())
     raw: dict[str, Any] = msgspec.to_builtins(report, str_keys=True, order="deterministic")
     raw["claims"] = msgspec.to_builtins(claims, str_keys=True, order="deterministic")
     raw["findings"] = sorted(raw["findings"], key=lambda finding: finding["id"])

@@ -11,7 +11,8 @@ import pytest
 
 from decoders.retention import KEPT_FOR, MILLISECOND
 from decoders.schema.registry import default_schemas
-from expectations.identity.claim import Claim, IdentityKind, PackedClaim
+from expectations.identity.claim import Claim, IdentityKind
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
@@ -49,9 +50,9 @@ def test_a_claim_about_a_server_is_sent_once_and_not_for_each_connection() -> No
         exchange.negotiate(client_id="app")
         sent.append(
             [
-                packed.claim
-                for packed in step().process(0, bucket, windows(exchange)).claims
-                if not packed.connection and packed.claim.ranges is None
+                claim
+                for claim in step().process(0, bucket, windows(exchange)).claims
+                if not claim.connection and claim.ranges is None
             ]
         )
     assert [claim.api_key for claim in sent[0]] == [18]
@@ -61,10 +62,10 @@ def test_a_claim_about_a_server_is_sent_once_and_not_for_each_connection() -> No
 def test_a_tick_sends_claims_only_for_identities_in_use() -> None:
     bucket, exchange = Bucket(), instance(1)
     step().process(0, bucket, windows(exchange))
-    assert step().tick(0, bucket, 1_800_000_000_000).claims == []
+    assert step().tick(0, bucket, 1_800_000_000_000).claims == PackedClaims()
     exchange.request("Metadata", 14, instance_id=bytes(range(16)))
     step().process(0, bucket, windows(exchange))
-    kinds = {IdentityKind(claim.kind) for claim in step().tick(0, bucket, 1_800_001_000_000).claims}
+    kinds = {claim.identity.kind for claim in step().tick(0, bucket, 1_800_001_000_000).claims}
     assert kinds == {IdentityKind.INSTANCE, IdentityKind.CLIENT}
 
 
@@ -145,19 +146,19 @@ def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten() -
 def test_claims_of_a_task_are_divided_by_identity_with_one_row_for_each_bucket() -> None:
     of_task, told = TaskClaims(4), claims()
     for part in ([], told[:2], told[2:], told):
-        of_task.add([*map(PackedClaim.of, part)])
+        of_task.add(PackedClaims.of(part))
     rows = [*of_task.rows()]
     divided = {bucket_of_key(row.identities): unpack_stepped(row.stepped).claims for row in rows}
     assert len(divided) == len(rows) <= 4
     for number, packed in divided.items():
-        assert {bucket_of(claim.digest, 4) for claim in packed} == {number}
-    passed = [claim.claim for packed in divided.values() for claim in packed]
+        assert {bucket_of(claim.identity.digest, 4) for claim in packed} == {number}
+    passed = [claim for packed in divided.values() for claim in packed]
     assert sorted(map(repr, passed)) == sorted(map(repr, [*told, *told]))
     assert (of_task.size, [*of_task.rows()]) == (0, [])
 
 
 def test_timers_judge_claims_and_clear_an_empty_bucket(processor: IdentityProcessor, handle: Handle) -> None:
-    stepped = Stepped(claims=[*map(PackedClaim.of, claims())])
+    stepped = Stepped(claims=PackedClaims.of(claims()))
     row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
     reports(processor.handleInputRows(key, iter([row]), clock(1_000)))
     assert handle.timers == [60_000]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from decoders.retention import KEPT_FOR
 from decoders.schema.registry import default_schemas
-from expectations.identity.claim import DIGEST_BYTES, Claim, IdentityKind, PackedClaim, united
+from expectations.identity.claim import DIGEST_BYTES, Claim, IdentityKind, united
+from expectations.identity.packed_claims import PackedClaims
 from expectations.judging import identity_state
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import ALIKE_LIMIT, Group, IdentityState
@@ -82,7 +83,7 @@ def test_identities_as_bytes_are_judged_like_identities_as_objects(steps: list[l
             later += 2 * KEPT_FOR
         else:
             claims = [postponed(drawn_claims()[int(number)], later) for number in step]
-            assert JUDGE.process(stored, map(PackedClaim.of, claims)) == JUDGE.process(objects, claims)
+            assert JUDGE.process(stored, PackedClaims.of(claims)) == JUDGE.process(objects, claims)
         assert len(stored) == len(objects.groups)
         assert (stored.clock, stored.tick) == (objects.clock, objects.tick)
     store.save(stored)
@@ -179,18 +180,18 @@ def test_a_claim_that_nobody_can_judge_is_stored_as_it_came() -> None:
         for claim in united(claims_of_all(negotiated(number, asks=True)))
         if claim.identity.kind is IdentityKind.CLIENT
     )
-    store, packed = IdentityStore(), [PackedClaim.of(claim) for claim in (one, two, three)]
+    store, packed = IdentityStore(), [PackedClaims.of([claim]) for claim in (one, two, three)]
     for number, claim in enumerate(packed):
         stored = store.load()
-        assert list(stored.claimed([claim], frozenset({IdentityKind.CLIENT}))) == []
+        assert list(stored.claimed(claim, frozenset({IdentityKind.CLIENT}))) == []
         store.save(stored)
         (content,) = (zstandard.decompress(page) for page in store.pages.values())
-        assert content.count(bytes(claim.packed)) == 1
+        assert content.count(claim.packed) == 1
         (group,) = everything(store.load()).values()
         assert [known.claim for known in group.known] == [one, two, three][: number + 1]
-    ((group, again),) = store.load().claimed([packed[0]], frozenset({IdentityKind.CLIENT}))
+    ((group, again),) = store.load().claimed(packed[0], frozenset({IdentityKind.CLIENT}))
     assert (len(group.known), again) == (3, [one])
-    ((group, judged),) = store.load().claimed([packed[0]], frozenset())
+    ((group, judged),) = store.load().claimed(packed[0], frozenset())
     assert judged == [one]
 
 
