@@ -40,8 +40,12 @@ FRAMES_HEADER: Final = "kipwatch-frames"
 """Header of the Kafka record: the number of rows in decimal digits."""
 MOST_FRAMES: Final = 4_096
 """The most rows of a block."""
-MOST_BYTES: Final = 512 * 1024
-"""The most bytes of frames in a block, unless its only frame is longer."""
+MOST_BYTES: Final = 960_000
+"""The most bytes that a block of several rows takes before it is compressed.
+
+Kafka's clients send messages of at most 1,000,000 bytes unless they are told otherwise. Arrow's metadata
+takes some 5,000 of them.
+"""
 ID_BYTES: Final = 16
 """The length of a connection's ID."""
 
@@ -76,6 +80,10 @@ COLUMNS: Final = {
 `sequence_step` and `position_step` are the differences of `sequence` and `position` to the row before, in the
 first row their values. `paired_distance` is `sequence - paired_sequence`, 0 if there is no paired record.
 """
+ROW_BYTES: Final = sum(type_.bit_width // 8 for type_ in COLUMNS.values() if type_ != pa.binary()) + 4
+"""What a row takes besides its frame: its numbers and codes, and the offset of its frame."""
+SPEAKER_BYTES: Final = ID_BYTES + len("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535") + 4
+"""What a connection takes at most in a block: its ID, its client, and the offset of that."""
 SCHEMA: Final = pa.schema(
     [pa.field(name, type_, nullable=False) for name, type_ in COLUMNS.items()],
     metadata={VERSION_HEADER: str(FORMAT_VERSION)},

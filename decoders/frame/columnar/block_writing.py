@@ -3,7 +3,7 @@
 Each partition has one open block, in arrays whose memory is reused from block to block. Compiled code places
 the rows of a batch in the open blocks of their partitions in one pass. It stops at a row that does not fit,
 and continues once that block is closed. The states of an open block, where a row *fits* if there are fewer
-than MOST_FRAMES rows and the bytes of all frames are at most MOST_BYTES:
+than MOST_FRAMES rows and the block takes at most MOST_BYTES with it, nothing compressed:
 
 | state | event | then |
 |---|---|---|
@@ -27,7 +27,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
-from decoders.frame.columnar.block import COLUMNS, MOST_BYTES, MOST_FRAMES, SCHEMA, SCHEMAS_KEY
+from decoders.frame.columnar.block import (
+    COLUMNS,
+    MOST_BYTES,
+    MOST_FRAMES,
+    ROW_BYTES,
+    SCHEMA,
+    SCHEMAS_KEY,
+    SPEAKER_BYTES,
+)
 from decoders.frame.columnar.speakers import Numbering, Speakers
 from decoders.frame.record import Record
 from decoders.memory import copy_bytes
@@ -292,7 +300,8 @@ def _place_rows(  # noqa: PLR0917 - compiled functions are called by position
         partition = speaker["partition"]
         state = states[partition]
         row, size, length = state["rows"], state["bytes"], frames.lengths[record]
-        if size + length > room or (row and (row == most_rows or size + length > most_bytes)):
+        taken = size + length + (row + 1) * ROW_BYTES + (state["speakers"] + 1) * SPEAKER_BYTES
+        if size + length > room or (row and (row == most_rows or taken > most_bytes)):
             return at
         if speaker["block"] != state["number"]:
             speaker["block"] = state["number"]

@@ -15,7 +15,15 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from decoders.frame.columnar import block_reading, block_writing
-from decoders.frame.columnar.block import COLUMNS, SCHEMA, BlockError, headers_of
+from decoders.frame.columnar.block import (
+    COLUMNS,
+    MOST_FRAMES,
+    ROW_BYTES,
+    SCHEMA,
+    SPEAKER_BYTES,
+    BlockError,
+    headers_of,
+)
 from decoders.frame.columnar.block_reading import BlockBatch, BlockReader, read_block
 from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.frame.columnar.speakers import partition_of
@@ -114,7 +122,7 @@ def test_what_is_written_comes_back(given_records: list[Record]) -> None:
     st.lists(st.integers(0, 10_000), max_size=6),
     st.sampled_from([7, 100, 60_000]),
     st.floats(0, 0.2),
-    st.sampled_from([(3, 100, 100), (4_096, 300, 1), (2, 1_000_000, 2), (100, 100, 100)]),
+    st.sampled_from([(3, 500, 100), (4_096, 900, 1), (2, 1_000_000, 2), (100, 500, 100)]),
 )
 @examples(30, suppress_health_check=list(HealthCheck))
 def test_every_batch_of_a_tracker_is_cut_into_blocks_within_their_limits(
@@ -153,7 +161,9 @@ def collect(made: list[Block], limits: tuple[int, int, int], partitions: dict[in
     for each in made:
         held = list(read_block(each.value))
         assert 0 < each.rows == len(held) <= limits[0]
-        assert len(held) == 1 or sum(len(record.frame) for record in held) <= limits[1]
+        speakers = len({record.connection for record in held})
+        taken = sum(len(record.frame) + ROW_BYTES for record in held) + speakers * SPEAKER_BYTES
+        assert len(held) == 1 or taken <= limits[1]
         partitions[each.partition] += held
 
 
@@ -166,6 +176,27 @@ def test_a_block_is_full_before_the_next_one_of_its_partition_begins() -> None:
         )
     made += writer.take()
     assert [(each.partition, each.rows) for each in made] == [(0, 4_096), (0, 1)]
+
+
+@pytest.mark.parametrize("rows_of_a_connection", [1, 7, 1_000])
+@pytest.mark.parametrize("length", [0, 70, 180, 5_000])
+def test_kafka_takes_a_full_block_of_which_nothing_can_be_compressed(
+    rows_of_a_connection: int, length: int
+) -> None:
+    random, writer = Random(length), BlockWriter(1)
+    made: list[Block] = []
+    while not made:
+        connection, run = random.randbytes(16), random.getrandbits(62)
+        client = Endpoint(f"[{random.randbytes(16).hex(':', 2)}]:65535")
+        for _ in range(rows_of_a_connection):
+            numbers = {name: random.getrandbits(61) for name in ("captured_at", "position", "true_length")}
+            paired = {"paired_sequence": random.getrandbits(61), "paired_api_key": random.getrandbits(15)}
+            sequence, frame = random.getrandbits(61), random.randbytes(length)
+            record = record_of(Kind.REQUEST, sequence, connection=connection, frame=frame, **paired)
+            made += writer.add_record(msgspec.structs.replace(record, client=client, run=run, **numbers))
+    full = made[0]
+    assert len(full.value) < 999_000
+    assert len(full.value) > 850_000 or full.rows == MOST_FRAMES
 
 
 def test_headers_tell_the_version_and_the_number_of_rows() -> None:
