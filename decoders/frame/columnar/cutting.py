@@ -85,7 +85,9 @@ def _classified(schemas: Schemas) -> tuple[NDArray[np.int16], NDArray[np.int16]]
 def _guarded(schemas: Schemas, guards: Guards) -> Schemas:
     """Return the schemas of the guarded APIs alone: writing layouts of all would take four times as long."""
     keys = guards.requests.keys() | guards.responses.keys()
-    return dataclasses.replace(schemas, by_key={key: schemas.by_key[key] for key in keys})
+    # The schemas of a draft may guard nothing, and a reader needs some API.
+    by_key = {key: schemas.by_key[key] for key in keys} or schemas.by_key
+    return dataclasses.replace(schemas, by_key=by_key)
 
 
 def _treatments(keys: Iterable[int], guards: Mapping[int, FieldGuard]) -> NDArray[np.uint8]:
