@@ -5,13 +5,13 @@ of an idle feeder three. `BatchLimit` holds the limit:
 
 | the latest batch | the limit is |
 |---|---|
-| had blocks that are nearly full, or was not limited | the number of full blocks that hold the frames |
-| was limited and had smaller blocks | the number of waiting blocks whose counted frames fit |
+| was not limited | the number of full blocks that hold the frames |
+| was limited | the number of waiting blocks whose counted frames fit |
 
 `BlocksAhead` counts those frames while a batch is under way. A consumer in the driver reads the blocks'
-headers, up to BATCHES_AHEAD batches ahead of the query, and only in the second state: a topic of large blocks
-is not read twice. A block that was not counted yet is taken for a full one, so no batch has more frames than
-are configured.
+headers, up to BATCHES_AHEAD batches ahead of the query, and only in the second state: Kafka sends a topic
+twice to a query that is behind, and once to one that keeps up. A block that was not counted yet is taken for
+a full one, so no batch has more frames than are configured.
 
 Spark asks the source for its limit when the query starts, and passes that limit to the source before each
 batch. `BatchLimit.apply` replaces it in between; the source itself is not touched.
@@ -34,8 +34,6 @@ from decoders.frame.columnar.block import FRAMES_HEADER, MOST_FRAMES
 from streaming.judging.report import Report
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
 
-NEARLY_FULL: Final = 0.75 * MOST_FRAMES
-"""Mean frames of a block above which the number of full blocks is a good limit."""
 BATCHES_AHEAD: Final = 2.5
 """Counting goes this many batches ahead: the one under way, the next one, and what comes meanwhile."""
 MOST_BLOCKS: Final = 100_000
@@ -84,8 +82,7 @@ class BatchLimit:
             self.read_to |= read_to
             if blocks:
                 self.frames_per_block = frames / blocks
-                is_limited = 2 * blocks >= self._least
-                self.counts_blocks = is_limited and self.frames_per_block < NEARLY_FULL
+                self.counts_blocks = 2 * blocks >= self._least
                 self.blocks = self._least
 
     def fit(self, waiting: Sequence[Waiting]) -> None:

@@ -53,23 +53,19 @@ def batches(limit: BatchLimit, partitions: list[list[int]], counted: int = 1_000
     return found
 
 
-@pytest.mark.parametrize("frames_per_block", [MOST_FRAMES, 3_500, 3_100])
-def test_nearly_full_blocks_are_limited_without_counting(frames_per_block: int) -> None:
-    limit = BatchLimit(FRAMES)
-    first, *others, _ = batches(limit, [[frames_per_block] * 10_000, [frames_per_block] * 10_000])
-    assert first <= FRAMES
-    assert all(0.75 * FRAMES <= frames <= FRAMES for frames in others)
-    assert not limit.counts_blocks
-
-
-@pytest.mark.parametrize("frames_per_block", [3_000, 300, 30])
-def test_a_backlog_of_smaller_blocks_is_read_in_such_batches_from_the_second_on(
-    frames_per_block: int,
-) -> None:
+@pytest.mark.parametrize("frames_per_block", [MOST_FRAMES, 3_500, 3_000, 300, 30])
+def test_a_backlog_is_read_in_batches_of_so_many_frames_from_the_second_on(frames_per_block: int) -> None:
     blocks = [frames_per_block] * (5 * FRAMES // frames_per_block)
     first, *others, _ = batches(BatchLimit(FRAMES), [list(blocks), list(blocks)])
     assert first < FRAMES
-    assert all(0.75 * FRAMES <= frames <= FRAMES for frames in others)
+    assert all(0.98 * FRAMES <= frames <= FRAMES for frames in others)
+
+
+def test_the_first_smaller_blocks_after_full_ones_make_no_smaller_batch() -> None:
+    """All clients connect anew, and their first frames are longer."""
+    blocks = [MOST_FRAMES] * 1_000 + [2_900] * 1_000
+    _, *others, _ = batches(BatchLimit(FRAMES), [list(blocks), list(blocks)])
+    assert all(0.98 * FRAMES <= frames <= FRAMES for frames in others)
 
 
 def test_full_blocks_after_small_ones_make_no_batch_too_large() -> None:
@@ -192,12 +188,10 @@ def started() -> tuple[BatchLimit, BlocksAhead]:
     return limit, BlocksAhead(limit, BATCH_FRAMES, "127.0.0.1:1", TOPIC, {})
 
 
-def test_while_blocks_are_large_or_few_none_is_counted(topic: Topic) -> None:
+def test_while_batches_are_not_limited_no_block_is_counted(topic: Topic) -> None:
     limit, ahead = started()
     topic.add(0, *[MOST_FRAMES] * 500)
-    limit.follow(100 * MOST_FRAMES, 100, {0: 100})
-    ahead.look()
-    limit.follow(90, 30, {0: 130})
+    limit.follow(30 * MOST_FRAMES, 30, {0: 30})
     ahead.look()
     assert (topic.at, limit.blocks) == ({}, 100)
 
@@ -287,11 +281,11 @@ def test_while_kafka_refuses_the_limit_is_that_of_full_blocks(topic: Topic) -> N
     assert limit.blocks > 500
 
 
-def test_when_blocks_are_large_again_the_consumer_leaves(topic: Topic) -> None:
+def test_when_the_query_has_caught_up_the_consumer_leaves(topic: Topic) -> None:
     limit, ahead = started()
     topic.add(0, *[3] * 500)
     limit.follow(200, 100, {0: 0})
     ahead.look()
-    limit.follow(400_000, 100, {0: 500})
+    limit.follow(90, 30, {0: 500})
     ahead.look()
     assert (limit.blocks, topic.closed) == (100, 1)
