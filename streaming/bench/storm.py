@@ -3,8 +3,8 @@
 Each connection opens, negotiates, joins a group and sends a heartbeat, in waves of WAVE connections that
 speak in turns: clients do not connect at one moment, and most are done before the last have begun.
 The first storm fills the workers' caches, then follows steady traffic of all connections, then the storm that
-is measured. Steady batches have as many frames as a storm. Batches of the storm have fewer, since its blocks
-hold fewer, and so end amid the openings of some connections.
+is measured. A batch has as many frames as the storm, but the storm begins amid a batch: the steady frames of
+that one are taken to need the time that they need elsewhere.
 
 The cost of an opening is measured apart, in the step of a bucket in this process: by the automaton, and by
 the rules alone.
@@ -54,12 +54,8 @@ def measure(connections: int = CONNECTIONS, rounds: int = ROUNDS, stepped: int =
             "frames", itertools.chain(_storm(before, connections), *steady, _storm(storm, connections))
         )
         batches = bench.monitor("frames", records, frames)
-    in_storm, in_peace = divided(batches, frames)
-    seconds = sum(batch.seconds for batch in in_storm)
-    rates = {
-        "storm_frames_per_second": sum(batch.frames for batch in in_storm) / seconds,
-        "steady_frames_per_second": statistics.median(batch.frames / batch.seconds for batch in in_peace),
-    }
+    seconds, steady_rate = storm_seconds(batches, frames)
+    rates = {"storm_frames_per_second": frames / seconds, "steady_frames_per_second": steady_rate}
     judge = Judge(default_schemas().api_names)
     figures = rates | {
         "connections": float(connections),
@@ -67,8 +63,7 @@ def measure(connections: int = CONNECTIONS, rounds: int = ROUNDS, stepped: int =
         "opening_microseconds": opening_microseconds(judge, Automaton(judge, secrets.token_bytes()), stepped),
         "opening_by_rules_microseconds": opening_microseconds(judge, None, stepped),
     }
-    ratio = rates["storm_frames_per_second"] / rates["steady_frames_per_second"]
-    return report("storm", figures, {"storm_vs_steady": ratio})
+    return report("storm", figures, {"storm_vs_steady": frames / seconds / steady_rate})
 
 
 def _storm(traffic: Traffic, connections: int) -> Iterator[FrameBatch]:
@@ -76,18 +71,14 @@ def _storm(traffic: Traffic, connections: int) -> Iterator[FrameBatch]:
         yield from traffic.opening(begin, min(begin + WAVE, connections))
 
 
-def divided(batches: list[MeasuredBatch], frames: int) -> tuple[list[MeasuredBatch], list[MeasuredBatch]]:
-    """Return the batches that hold the last `frames`, and the later half of those before.
-
-    The storm's first batch may have steady traffic, too. If that is most of it, the batch belongs to neither,
-    unless it is the only one.
-    """
+def storm_seconds(batches: list[MeasuredBatch], frames: int) -> tuple[float, float]:
+    """Return the seconds that the last `frames` took, and the frames per second of the later half before."""
     begin = len(batches)
     while begin > 0 and sum(batch.frames for batch in batches[begin:]) < frames:
         begin -= 1
-    surplus = sum(batch.frames for batch in batches[begin:]) - frames
-    is_mixed = surplus > batches[begin].frames / 2 and begin < len(batches) - 1
-    return batches[begin + is_mixed :], batches[begin // 2 : begin]
+    steady = statistics.median(batch.frames / batch.seconds for batch in batches[begin // 2 : begin])
+    of_others = sum(batch.frames for batch in batches[begin:]) - frames
+    return sum(batch.seconds for batch in batches[begin:]) - of_others / steady, steady
 
 
 def opening_microseconds(

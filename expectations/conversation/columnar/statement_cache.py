@@ -162,8 +162,10 @@ class StatementCache:
         """
         others = np.flatnonzero(~read.complete)
         used, inverse = np.unique(batch.frames.connections[others], return_inverse=True)
-        servers = [self._servers.number(batch.openings[connection].server) for connection in used.tolist()]
-        read.traits["server"][others] = np.array(servers, np.int32)[inverse]
+        servers = [batch.openings[connection].server for connection in used.tolist()]
+        numbers = {server: self._servers.number(server) for server in dict.fromkeys(servers)}
+        of_used = np.array([*map(numbers.__getitem__, servers)], np.int32)
+        read.traits["server"][others] = of_used[inverse]
 
     def _complete(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
         """Return the rows of the statements of frames that columns hold completely."""

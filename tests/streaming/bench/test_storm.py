@@ -1,11 +1,11 @@
-"""`bench storm` tells its batches apart, and runs with a small load; the figures have no meaning."""
+"""`bench storm` knows its storm, and runs with a small load; the figures have no meaning."""
 
 from __future__ import annotations
 
 import pytest
 
 from streaming.bench.batches import MeasuredBatch
-from streaming.bench.storm import divided, measure
+from streaming.bench.storm import measure, storm_seconds
 
 
 @pytest.mark.jvm
@@ -18,17 +18,14 @@ def test_a_small_storm_is_measured_from_end_to_end() -> None:
     assert measured["figures"]["opening_microseconds"] < measured["figures"]["opening_by_rules_microseconds"]
 
 
-STEADY, STORM = MeasuredBatch(350, 1.0), MeasuredBatch(120, 2.0)
+STEADY = MeasuredBatch(350, 1.0)
 
 
-@pytest.mark.parametrize(("mixed", "belongs"), [(120, True), (180, True), (340, False)])
-def test_a_batch_of_both_belongs_to_the_storm_if_most_of_it_does(mixed: int, belongs: bool) -> None:
-    """The storm has 350 frames, of which its last two batches have 240."""
-    between = MeasuredBatch(mixed, 2.0)
-    in_storm, in_peace = divided([STEADY, STEADY, STEADY, STEADY, between, STORM, STORM], 350)
-    assert in_storm == [between, STORM, STORM][not belongs :]
-    assert in_peace == [STEADY, STEADY]
+def test_steady_frames_of_a_batch_of_the_storm_take_what_they_take_elsewhere() -> None:
+    mixed, rest = MeasuredBatch(350, 2.5), MeasuredBatch(175, 2.0)
+    slow = [MeasuredBatch(350, 9.0)] * 4
+    assert storm_seconds([*slow, *[STEADY] * 4, mixed, rest], 350) == (4.0, 350.0)
 
 
-def test_a_storm_in_one_batch_is_that_batch() -> None:
-    assert divided([STEADY, STEADY, MeasuredBatch(800, 2.0)], 350) == ([MeasuredBatch(800, 2.0)], [STEADY])
+def test_a_storm_in_one_batch_takes_the_time_of_that_batch() -> None:
+    assert storm_seconds([STEADY, STEADY, MeasuredBatch(350, 2.0)], 350) == (2.0, 350.0)
