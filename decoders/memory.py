@@ -44,7 +44,7 @@ def prefetch(_typing: Any, data: Any, index: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy_bytes(_typing: Any, source: Any, target: Any) -> Any:
-    """Copy an array of bytes to one of the same size that does not overlap it.
+    """Copy an array of bytes to one of the same size that does not overlap it. Both are contiguous.
 
     A slice assignment checks for overlap first, and a loop copies byte by byte where LLVM sees no more.
     """
