@@ -27,7 +27,7 @@ def test_feed() -> None:
     """Its bytes are those of the topic."""
     measured = feed.measure(packets=30_000, rounds=1)
     assert set(measured["ratios"]) == {"feed_vs_track", "blocks_vs_records"}
-    assert measured["ratios"]["feed_vs_track"] > 0
+    assert measured["ratios"]["feed_vs_track"] > 1
     assert measured["ratios"]["blocks_vs_records"] < 1
     figures = measured["figures"]
     assert 0 < figures["stored_bytes_per_frame"] < figures["stored_bytes_per_record_of_one_frame"]
