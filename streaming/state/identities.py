@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 import msgspec
@@ -162,9 +162,11 @@ class StoredIdentities:
         leading = order[begins]
         self._renew(table["digest"][leading].tobytes())
         is_appended = self._append(first, packed, leading, counts == 1, patient)
-        for number in np.flatnonzero(~is_appended).tolist():
-            numbers = order[begins[number] : begins[number] + counts[number]]
-            yield self._group(first + number), list(packed.chosen(numbers))
+        left = np.flatnonzero(~is_appended).tolist()
+        numbers = [order[begins[number] : begins[number] + counts[number]] for number in left]
+        judged = iter(packed.chosen(np.concatenate((order[:0], *numbers))))
+        for number in left:
+            yield self._group(first + number), list(islice(judged, int(counts[number])))
 
     def surplus(self) -> Iterator[Group]:
         """Remove and yield what is above GROUP_LIMIT."""
