@@ -35,7 +35,7 @@ _DIGITS: Final = np.full(256, _NO_DIGIT, np.uint8)
 _DIGITS[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(len(_ALPHABET))
 _UNUSED_BITS: Final = 15
 """Of the last character: a UUID has 128 bits, its characters 132."""
-_RESERVED: Final = np.array([halves_of(each) for each in RESERVED_UUIDS], np.int64)
+_RESERVED: Final = [halves_of(each) for each in RESERVED_UUIDS]
 
 _Integers = NDArray[np.int64]
 
@@ -183,7 +183,9 @@ def _read_uuids(data: Any, begins: Any, digits: Any, content: Any, is_uuid: Any)
 
 def is_reserved(halves: _Integers) -> NDArray[np.bool_]:
     """Return which UUIDs Kafka reserves."""
-    found: NDArray[np.bool_] = (halves[:, np.newaxis] == _RESERVED).all(axis=2).any(axis=1)
+    found = np.zeros(len(halves), np.bool_)
+    for first, second in _RESERVED:
+        found |= (halves[:, 0] == first) & (halves[:, 1] == second)
     return found
 
 

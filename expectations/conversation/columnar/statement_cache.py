@@ -8,7 +8,7 @@ came in an earlier batch. `compared` then says which statements folding may join
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -22,7 +22,6 @@ from decoders.schema.registry import Schemas
 from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch
 from expectations.conversation.bodies import (
-    Body,
     ClusterDescription,
     Heartbeat,
     HeartbeatResponse,
@@ -38,7 +37,7 @@ from expectations.conversation.columnar.folding import (
     may_hide_heartbeat,
 )
 from expectations.conversation.columnar.open_addressing import grouped
-from expectations.conversation.columnar.own_columns import TextNumbers, kept_text, own_columns
+from expectations.conversation.columnar.own_columns import TextNumbers, own_columns
 from expectations.conversation.columnar.reading import TEXT, TRAITS, WORDS, ReadFrames
 from expectations.conversation.columnar.statement_columns import (
     AT,
@@ -48,9 +47,8 @@ from expectations.conversation.columnar.statement_columns import (
     StatementRows,
 )
 from expectations.conversation.columnar.window_columns import MISSING
-from expectations.conversation.observation import Statement
 from expectations.conversation.statement_reader import correlation_id, read_statement
-from expectations.conversation.statement_template import OwnValues, StatementTemplate
+from expectations.conversation.statement_template import OwnValues, StatementTemplate, split
 
 CAPACITY: Final = 250_000
 """Statements that are kept; the cache is cleared when there are more."""
@@ -71,6 +69,16 @@ _READ: Final = attrgetter(
 )
 """What `read_statement` reads of an event."""
 
+_PLACES_OF_TEXTS: Final = WORDS + np.array([number for name, number in TEXT.items() if name != "instance_id"])
+"""Where keys have numbers of texts."""
+_TEXTS_OF_BODY: Final[Mapping[type, Sequence[str]]] = {
+    Heartbeat: ("group_id", "member_id"),
+    HeartbeatResponse: ("", "member_id"),
+    MemberRequest: ("group_id", "member_id"),
+    SoftwareClaim: ("name", "version", "cluster_id"),
+}
+"""The fields of bodies that hold the texts `first`, `second` and `third` of a frame."""
+_MAY_BE_OWN: Final = int(OwnValues.MEMBER | OwnValues.GROUP | OwnValues.EPOCH)
 _OWN_OF_BODY: Final = [AT[name] for name in ("group", "member_first", "member_second", "epoch")]
 
 _Integers = NDArray[np.int64]
@@ -170,7 +178,7 @@ class StatementCache:
     def _complete(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
         """Return the rows of the statements of frames that columns hold completely."""
         keys, values = own_columns(batch.data, read.traits[frames], read.texts[frames], self._texts)
-        templates = self._templates.numbers(batch, read, frames, keys)
+        templates = self._templates.numbers(batch, frames, keys)
         return np.column_stack((templates, values))
 
     def _others(self, batch: FrameBatch, read: ReadFrames, frames: _Integers) -> _Integers:
@@ -192,51 +200,57 @@ class StatementCache:
 class TemplateCache:
     """Templates of statements by the keys of `own_columns`. A new key takes the decoding of one frame.
 
-    Strangers may invent texts, and so keys. Therefore the scalar code decodes only one of the frames with
-    equal traits, and the texts of the others are put into its statement.
+    Strangers may invent texts, and so keys. Therefore the scalar code decodes only one of the frames whose
+    keys differ in nothing but texts, and the texts of the others are put into its template.
     """
 
     def __init__(self, schemas: Schemas, rows: StatementRows, hash_keys: HashKeys) -> None:
         self._schemas, self._hash_keys = schemas, hash_keys
         self._rows = rows
         self._known: dict[bytes, int] = {}
-        self._alike: dict[tuple[bytes, tuple[bool, ...]], Statement] = {}
+        self._alike: dict[bytes, StatementTemplate] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def numbers(self, batch: FrameBatch, read: ReadFrames, frames: _Integers, keys: _Integers) -> _Integers:
-        """Return the template numbers of frames: rows of `read`, each with a row of `keys`."""
+    def numbers(self, batch: FrameBatch, frames: _Integers, keys: _Integers) -> _Integers:
+        """Return the template numbers of frames, each with a row of `keys`."""
         groups = grouped(self._hash_keys, keys)
-        first = zip(frames[groups.first].tolist(), keys[groups.first], strict=True)
-        numbers = [self._number(batch, read, frame, key.tobytes()) for frame, key in first]
+        distinct, alike = keys[groups.first], keys[groups.first]
+        alike[:, _PLACES_OF_TEXTS] = np.minimum(alike[:, _PLACES_OF_TEXTS], 0)
+        first = zip(frames[groups.first].tolist(), distinct, alike, strict=True)
+        numbers = [self._number(batch, *each) for each in first]
         of_frames: _Integers = np.array(numbers, np.int64)[groups.members]
         return of_frames
 
-    def _number(self, batch: FrameBatch, read: ReadFrames, frame: int, key: bytes) -> int:
-        number = self._known.get(key)
+    def _number(self, batch: FrameBatch, frame: int, key: _Integers, alike: _Integers) -> int:
+        packed = key.tobytes()
+        number = self._known.get(packed)
         if number is None:
-            statement = self._statement(batch, read, frame, key[: TRAITS.itemsize])
-            number = self._known[key] = self._rows.row(statement)[AT["template"]]
+            template = self._with_texts(self._like(batch, frame, alike.tobytes()), key[WORDS:].tolist())
+            number = self._known[packed] = self._rows.templates.number(template)
         return number
 
-    def _statement(self, batch: FrameBatch, read: ReadFrames, frame: int, traits: bytes) -> Statement:
-        texts = [
-            None if length < 0 else batch.data[begin : begin + length].tobytes()
-            for begin, length in read.texts[frame].reshape(-1, 2).tolist()
-        ]
-        key = traits, tuple(text is None for text in texts)
-        like = self._alike.get(key)
-        if like is None:
-            like = self._alike[key] = read_statement(self._schemas, batch.record(frame))
-        client_id, instance_id, *of_body = texts
-        return msgspec.structs.replace(
-            like,
-            client_id=None if client_id is None else kept_text(client_id),
-            # The tagged layout omits an ID of zeros: then only the decoded statement has it.
-            client_instance_id=like.client_instance_id if instance_id is None else instance_id,
-            body=_with_texts(like.body, [None if text is None else kept_text(text) for text in of_body]),
+    def _like(self, batch: FrameBatch, frame: int, alike: bytes) -> StatementTemplate:
+        """Return the template of the first frame that was alike, which may have other texts."""
+        known = self._alike.get(alike)
+        if known is None:
+            known, _ = split(read_statement(self._schemas, batch.record(frame)))
+            self._alike[alike] = known
+        return known
+
+    def _with_texts(self, like: StatementTemplate, kept: list[int]) -> StatementTemplate:
+        """Put the texts of a key into a template. Own and missing values are alike already."""
+        (client, _, *of_body), texts, statement = kept, self._rows.texts.values, like.statement
+        body, client_id = statement.body, statement.client_id
+        names = zip(_TEXTS_OF_BODY.get(type(body), ()), of_body, strict=False)
+        given = {name: texts[number] for name, number in names if number >= 0}
+        statement = msgspec.structs.replace(
+            statement,
+            client_id=client_id if client < 0 else texts[client],
+            body=msgspec.structs.replace(body, **given) if body is not None and given else body,
         )
+        return StatementTemplate(statement, like.own, like.form)
 
 
 def _distinct(events: Events) -> tuple[list[Record], _Integers]:
@@ -258,21 +272,6 @@ def _correlation_ids(heads: NDArray[np.void], distinct: Sequence[Record], of_eve
 
 def _matrix(rows: list[tuple[int, ...]]) -> _Integers:
     return np.array(rows, np.int64).reshape(-1, len(FIELDS))
-
-
-def _with_texts(body: Body | None, texts: list[str | None]) -> Body | None:
-    first, second, third = texts
-    match body:
-        case Heartbeat():
-            return msgspec.structs.replace(body, group_id=first, member_id=second)
-        case HeartbeatResponse():
-            return msgspec.structs.replace(body, member_id=second)
-        case MemberRequest():
-            return MemberRequest(first, second or "")
-        case SoftwareClaim():
-            return msgspec.structs.replace(body, name=first or "", version=second or "", cluster_id=third)
-        case _:
-            return body
 
 
 def compared(statements: StatementColumns, found: _Integers, hash_keys: HashKeys) -> Compared:
@@ -306,6 +305,6 @@ def _facts(template: StatementTemplate, bodies: Numbered[Hashable]) -> tuple[boo
     if may_hide_heartbeat(statement):
         heartbeat = HIDDEN_HEARTBEAT
     elif isinstance(statement.body, Heartbeat | HeartbeatResponse):
-        own = template.own & (OwnValues.MEMBER | OwnValues.GROUP | OwnValues.EPOCH)
+        own = int(template.own) & _MAY_BE_OWN
         heartbeat = NO_HEARTBEAT + 1 + bodies.number((statement.body, own, template.form))
     return is_foldable(statement), described, heartbeat, statement.expects_response
