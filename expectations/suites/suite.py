@@ -273,7 +273,8 @@ def _is_met(check: Any, chunks: list[ChunkOutcome]) -> bool:
     if share == LEAST_SHARE:
         return all(chunk.success for chunk in chunks)
     concerned = sum(chunk.considered for chunk in chunks)
-    return sum(chunk.unexpected for chunk in chunks) <= (1 - share) * concerned
+    unexpected_rows = sum(chunk.unexpected for chunk in chunks)
+    return not concerned or (concerned - unexpected_rows) / concerned >= share
 
 
 _STYLE = """

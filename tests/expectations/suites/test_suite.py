@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from types import ModuleType
 from typing import Any
 
@@ -77,6 +78,24 @@ def test_a_share_counts_over_all_chunks(chunking: ModuleType) -> None:
     assert not merged([None, None, None], ["a", "b"]).success
     (outcome,) = merged([None]).outcomes
     assert (outcome.meaning, outcome.action) == ("It says.", "Do this.")
+
+
+def test_a_share_at_the_boundary_is_met_as_great_expectations_has_it(chunking: ModuleType) -> None:
+    """The sum over chunks is compared as one table is: not a row more or less may be unexpected."""
+    from great_expectations import expectations as expect  # noqa: PLC0415
+    from great_expectations.expectations.expectation import _mostly_success  # noqa: PLC0415
+
+    from expectations.suites.suite import WARNING, ChunkOutcome, Suite, expected  # noqa: PLC0415
+
+    for tenths, rows in itertools.product(range(1, 10), range(1, 31)):
+        share = tenths / 10
+        named = expected(
+            expect.ExpectColumnValuesToNotBeNull, "named", WARNING, "", "", column="name", mostly=share
+        )
+        for wrong in range(rows + 1):
+            chunks = [ChunkOutcome("named", False, rows, rows, wrong), ChunkOutcome("named", True, 1, 0, 0)]
+            (outcome,) = chunking.merged(Suite("names", (named,)), chunks).outcomes
+            assert outcome.success == _mostly_success(rows, wrong, share), (share, rows, wrong)
 
 
 def test_a_suite_whose_keys_have_no_column_in_common_is_refused(
