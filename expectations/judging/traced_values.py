@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import operator
 from collections.abc import Callable
+from numbers import Number
 from typing import Any, Final, NamedTuple
 
 from expectations.conversation.observation import ConnectionKey, Evidence
@@ -42,7 +44,8 @@ class Trace:
         """Record a comparison, unless its outcome is certain."""
         if linear_of(left) == linear_of(right):
             return
-        if _is_surely_positive(left) and not isinstance(right, TracedNumber) and right <= 0:
+        is_positive = isinstance(left, TracedNumber) and left.is_positive
+        if is_positive and not isinstance(right, TracedNumber) and right <= 0:
             return
         holds = comparison if outcome else _OPPOSITES[comparison]
         if holds in _MIRRORED:
@@ -52,16 +55,20 @@ class Trace:
     def constant(self, value: object) -> int:
         """Return a traced number as part of the facts, with a guard that it equals this value.
 
-        Raises NotFollowedError for any other value, and for a number that is not positive.
+        Raises NotFollowedError for any other value, and for a positive number, which belongs in a register.
         """
-        if not isinstance(value, TracedNumber) or int(value) > 0:
+        if not isinstance(value, TracedNumber) or plain(value) > 0:
             raise NotFollowedError
-        self.add("eq", value, int(value), outcome=True)
-        return int(value)
+        self.add("eq", value, plain(value), outcome=True)
+        return plain(value)
 
 
 class TracedNumber(int):
-    """A number that knows where it comes from."""
+    """A number that knows where it comes from.
+
+    Comparisons are recorded, sums and differences followed. All else that an `int` can do is refused, as it
+    would make a constant without a guard. What reads an `int` unasked, as `range` does, goes unnoticed.
+    """
 
     trace: Trace
     linear: Linear
@@ -79,7 +86,7 @@ class TracedNumber(int):
         return 1
 
     def __bool__(self) -> bool:
-        outcome = int(self) != 0
+        outcome = plain(self) != 0
         self.trace.add("ne", self, 0, outcome=outcome)
         return outcome
 
@@ -90,7 +97,7 @@ class TracedNumber(int):
         plus = others.plus if mine.plus == ZERO else mine.plus
         linear = Linear(plus, mine.minus, mine.constant + others.constant)
         is_positive = self.is_positive and not isinstance(other, TracedNumber) and other >= 0
-        return TracedNumber.of(int(self) + int(other), linear, self.trace, is_positive=is_positive)
+        return TracedNumber.of(plain(self) + plain(other), linear, self.trace, is_positive=is_positive)
 
     __radd__ = __add__
 
@@ -100,21 +107,16 @@ class TracedNumber(int):
     def __rsub__(self, other: int) -> TracedNumber:
         return _difference(other, self, self.trace)
 
-    def _refuse(self, *others: object) -> Any:
-        raise NotFollowedError
-
-    __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = _refuse
-    __mod__ = __rmod__ = __and__ = __or__ = __lshift__ = __rshift__ = __neg__ = __abs__ = _refuse
-    __str__ = __format__ = __index__ = _refuse
-
 
 def _comparison(name: str) -> Callable[[TracedNumber, object], bool]:
     compare = getattr(operator, name)
 
     def compared(self: TracedNumber, other: object) -> bool:
         if not isinstance(other, int):
+            if isinstance(other, Number) or name not in ("eq", "ne"):
+                raise NotFollowedError
             return bool(name == "ne")
-        outcome = bool(compare(int(self), int(other)))
+        outcome = bool(compare(plain(self), plain(other)))
         self.trace.add(name, self, other, outcome=outcome)
         return outcome
 
@@ -125,13 +127,29 @@ for _name in _OPPOSITES:
     setattr(TracedNumber, f"__{_name}__", _comparison(_name))
 
 
-def linear_of(value: int) -> Linear:
-    """Return where a number comes from."""
-    return value.linear if isinstance(value, TracedNumber) else Linear(constant=value)
+def _refuse(*_given: object) -> Any:
+    raise NotFollowedError
 
 
-def _is_surely_positive(value: int) -> bool:
-    return isinstance(value, TracedNumber) and value.is_positive
+_TELLS_NOTHING: Final = {"__new__", "__getattribute__", "__doc__"}
+"""What an `int` has that does not depend on its value."""
+for _name in {*vars(int), "__str__"} - vars(TracedNumber).keys() - _TELLS_NOTHING:
+    _is_attribute = inspect.isdatadescriptor(vars(int).get(_name))
+    setattr(TracedNumber, _name, property(_refuse) if _is_attribute else _refuse)
+
+
+def plain(value: int) -> int:
+    """Return a number alone: what becomes of it is not followed."""
+    return int.__int__(value)
+
+
+def linear_of(value: object) -> Linear:
+    """Return where an integer comes from. Raises NotFollowedError for what is none."""
+    if isinstance(value, TracedNumber):
+        return value.linear
+    if not isinstance(value, int):
+        raise NotFollowedError
+    return Linear(constant=value)
 
 
 def _difference(left: int, right: int, trace: Trace) -> TracedNumber:
@@ -142,7 +160,7 @@ def _difference(left: int, right: int, trace: Trace) -> TracedNumber:
     linear = Linear(mine.plus, minus, mine.constant - others.constant)
     if linear.plus == linear.minus:
         linear = Linear(constant=linear.constant)
-    return TracedNumber.of(int(left) - int(right), linear, trace)
+    return TracedNumber.of(plain(left) - plain(right), linear, trace)
 
 
 class StandIns:

@@ -56,6 +56,7 @@ from expectations.judging.traced_values import (
     Trace,
     TracedNumber,
     linear_of,
+    plain,
 )
 
 
@@ -177,12 +178,12 @@ class _TracedProgress(Progress):
 
     def _advanced(self, statement: Statement, occurrence: Occurrence, *, beats: bool) -> tuple[int, ...]:
         """Return what the numbers are after the frame in this example."""
-        plain = Progress.of_numbers([*map(int, self.numbers())], next(iter(self.members), ""), InFlight())
+        example = Progress.of_numbers([*map(plain, self.numbers())], next(iter(self.members), ""), InFlight())
         traced = msgspec.structs.asdict(occurrence).items()
-        values = {name: int(value) for name, value in traced if isinstance(value, TracedNumber)}
+        values = {name: plain(value) for name, value in traced if isinstance(value, TracedNumber)}
         occurrence = msgspec.structs.replace(occurrence, **values)
-        plain.advance(statement, occurrence, plain.only_member if beats else None)
-        return plain.numbers()
+        example.advance(statement, occurrence, example.only_member if beats else None)
+        return example.numbers()
 
 
 _MAYBE_ABSENT: Final = (
