@@ -7,7 +7,7 @@ it. An exchange between a client and a broker is written as the feeder would wri
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -321,13 +321,16 @@ class Player(Generic[AnyExchange]):
         self.exchange.close(Closing[match[1].upper()], first)
 
     def _request(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
+        version = _version(words)
+        if version is None:
+            raise ValueError("a request needs its version, such as v3")
         given = words.pop("bytes", None)
         if number := words.pop("correlation", None):
             self.exchange.correlation_id = int(number) - 1
         cut = words.pop("cut", None)
         sent = self.exchange.request(
             api,
-            _version(words),
+            version,
             body,
             client_id=words.pop("client-id", None),
             instance_id=INSTANCE_IDS[words.pop("id", "zero")],
@@ -341,18 +344,23 @@ class Player(Generic[AnyExchange]):
         self._in_flight.setdefault((self._current, api), []).append(sent)
 
     def _respond(self, api: str, words: dict[str, str], body: dict[str, Any]) -> None:
-        for name in words.keys() & PAIRINGS.keys():
-            self.exchange.stray(PAIRINGS[name], api_key=API_VERSIONS if api == "ApiVersions" else -1)
+        if pairings := words.keys() & PAIRINGS.keys():
+            self._stray(api, pairings.pop(), words, body)
             return
         if words.pop("advertised", None) is not None:
             body = {"apiKeys": _ranges(ADVERTISED)} | body
         given, cut = words.pop("bytes", None), words.pop("cut", None)
-        version = _version(words) if words else None
+        version = _version(words)
         request = self._in_flight[self._current, api].pop(0)
         frame = bytes.fromhex(given) if given else None
         self.exchange.respond(request, body, version=version, frame=frame)
         self._shorten(cut)
         _refuse(words)
+
+    def _stray(self, api: str, pairing: str, words: dict[str, str], body: dict[str, Any]) -> None:
+        del words[pairing]
+        _refuse([*words, *(["a body"] if body else [])])
+        self.exchange.stray(PAIRINGS[pairing], api_key=API_VERSIONS if api == "ApiVersions" else -1)
 
     def _shorten(self, kept: str | None) -> None:
         if kept is not None:
@@ -364,13 +372,16 @@ def _words(text: str) -> dict[str, str]:
     return {name: value for name, _, value in (word.partition("=") for word in text.split())}
 
 
-def _version(words: dict[str, str]) -> int:
-    name = next(name for name in words if re.fullmatch(r"v-?\d+", name))
+def _version(words: dict[str, str]) -> int | None:
+    """Take the version out of the words, None if they have none."""
+    name = next((name for name in words if re.fullmatch(r"v-?\d+", name)), None)
+    if name is None:
+        return None
     del words[name]
     return int(name[1:])
 
 
-def _refuse(words: dict[str, str]) -> None:
+def _refuse(words: Collection[str]) -> None:
     if words:
         raise ValueError(f"not understood: {', '.join(words)}")
 

@@ -36,6 +36,22 @@ def test_a_line_that_is_not_understood_is_refused(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("broker < Metadata foreign cut=4", "not understood: cut"),
+        ("broker < Metadata foreign unowed", "not understood: "),
+        ("broker < Metadata foreign {errorCode: 1}", "not understood: a body"),
+        ("broker < Metadata bogus", "not understood: bogus"),
+        ("client > Metadata", "a request needs its version, such as v3"),
+        ("client > Metadata id=A", "a request needs its version, such as v3"),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_said(line: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        records("client > Metadata v13", line)
+
+
+@pytest.mark.parametrize(
     "page",
     ["## A case\n\nNothing follows.\n", "## A case\n\n```exchange\ngap to broker\n```\n"],
     ids=["nothing", "nothing expected"],
