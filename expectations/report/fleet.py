@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from decoders.frame.record import Kind, host_of
+from decoders.frame.record import Kind, host_of, workload_of
 from decoders.protocol import API_VERSIONS
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
@@ -363,7 +363,8 @@ class Fleet:
         software = self._software[connection] = _software(conversation)
         client_id, principal = conversation.client_id, conversation.principal
         host = host_of(conversation.client)
-        owner = self._owner(ClientNames(host, client_id, software[0], principal))
+        workload = workload_of(conversation.placement)
+        owner = self._owner(ClientNames(host, client_id, software[0], principal, workload))
         if owner is not None:
             _list(activity.owners, owner)
         self._parties[Party(owner, client_id, software, host, principal)] += 1

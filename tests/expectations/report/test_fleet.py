@@ -11,7 +11,7 @@ from decoders.protocol import API_VERSIONS
 from decoders.schema.registry import default_schemas
 from expectations.judging.judge import open_connection
 from expectations.report.client import Client
-from expectations.report.fleet import LISTED_IDS, Activity, HeaderBytes, UsedVersions
+from expectations.report.fleet import LISTED_IDS, Activity, Fleet, HeaderBytes, UsedVersions
 from expectations.report.matrix import facts_of
 from expectations.rules.catalogue import RULES
 from streaming.check.examination import Examination, examine
@@ -96,6 +96,20 @@ def test_an_api_versions_of_which_too_little_was_captured_is_neither_old_nor_mis
     usage.conclude(conversation)
     assert (activity.old_api_versions, activity.without_api_versions) == (old, 0)
     assert usage.without_api_versions == 0
+
+
+def test_an_owner_is_found_by_the_workload() -> None:
+    exchange, fleet = Exchange(), Fleet([], {}, lambda names: names.workload)
+    exchange.show_placement("payments/checkout@node-7")
+    exchange.request("Metadata", 12, client_id="app")
+    (window,) = exchange.windows()
+    conversation = open_connection(window.connection).conversation
+    for observation in window.observations:
+        conversation.process(observation)
+    fleet.record(conversation, window.observations, {})
+    fleet.finish()
+    ((party, count),) = fleet.parties()
+    assert (party.owner, party.client_id, count) == ("payments/checkout", "app", 1)
 
 
 @pytest.mark.parametrize(("versions", "old"), [([0], 1), ([2], 1), ([0, 3], 0), ([4], 0)])
