@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Collection
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -93,24 +94,26 @@ def _json(dashboard: builder.Dashboard) -> str:
 
 def drifted(repository: Path) -> list[str]:
     """Return the generated files that are missing, differ from what is built, or are not built any more."""
+    made = artefacts()
     changed = [
         path
-        for path, text in artefacts().items()
+        for path, text in made.items()
         if not (repository / path).is_file() or (repository / path).read_text() != text
     ]
-    return changed + _left_over(repository)
+    return changed + _left_over(repository, made)
 
 
 def write(repository: Path, addresses: Addresses | None = None) -> None:
     """Write every generated file, and remove generated pages of former alerts and rules."""
-    for path, text in artefacts(addresses).items():
+    made = artefacts(addresses)
+    for path, text in made.items():
         (repository / path).parent.mkdir(parents=True, exist_ok=True)
         (repository / path).write_text(text)
-    for path in _left_over(repository):
+    for path in _left_over(repository, made):
         (repository / path).unlink()
 
 
-def _left_over(repository: Path) -> list[str]:
+def _left_over(repository: Path, made: Collection[str]) -> list[str]:
     # Where a platform team has its pages there may be others, which are its own.
     pages = {
         str(page.relative_to(repository))
@@ -118,7 +121,7 @@ def _left_over(repository: Path) -> list[str]:
         for page in (repository / folder).rglob("*.md")
         if page.read_bytes().startswith(HEAD.encode())
     }
-    return sorted(pages - artefacts().keys())
+    return sorted(pages.difference(made))
 
 
 def main() -> int:
