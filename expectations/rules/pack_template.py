@@ -85,16 +85,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import Few
 from expectations.rules.base.reason import why_incomplete
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, Role, Rule, conforms, undecided, violates
 
 MOST = 2
 """A broker may refuse the first version that a client tries."""
@@ -140,8 +131,7 @@ class @class@(Rule):
         elif allowed:
             yield undecided(why_incomplete(conversation), allowed)
         if request.count > allowed:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 request.count - allowed,
                 expected=f"{MOST} requests at most",
                 observed="one more",

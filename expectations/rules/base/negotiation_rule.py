@@ -16,15 +16,7 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason, why_unanswered, why_unread
 from expectations.rules.base.response_rule import InformedOffences
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    NoState,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgement, Judgements, NoState, Rule, conforms, undecided, violates
 
 FIRST_VERSION_WITH_SOFTWARE = 3
 """The lowest version of ApiVersions that carries the client software (KIP-511)."""
@@ -149,8 +141,7 @@ class WrongClaimAcceptedRule(ClaimResponseRule):
         if not isinstance(body, Advertisement):
             yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR and body.body_version == asked.request.api_version:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 expected="error 42, INVALID_REQUEST",
                 observed="error 0",
                 context=self.context(asked.claim),
@@ -231,8 +222,7 @@ class RefusedConnectionRule(Rule):
                 yield conforms() if conversation.ended else undecided(Reason.NOT_ENDED)
 
     def _violates(self, request: Observation) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected="the client closes the connection",
             observed="another request on it",

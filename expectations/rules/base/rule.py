@@ -286,3 +286,17 @@ def conforms(count: int = 1) -> Judgement:
 def undecided(reason: Reason, count: int = 1) -> Judgement:
     """Return the judgement that `count` opportunities cannot be decided, and why."""
     return _UNDECIDED[reason] if count == 1 else Judgement(Verdict.UNDECIDED, count, reason=reason)
+
+
+def violates(
+    count: int = 1,
+    expected: str = "",
+    observed: str = "",
+    context: dict[str, str] | None = None,
+    *,
+    level: Level | None = None,
+    subject: Observation | None = None,
+    role: Role | None = None,
+) -> Judgement:
+    """Return the judgement that `count` opportunities to offend were taken."""
+    return Judgement(Verdict.VIOLATES, count, expected, observed, context or {}, level, subject, role)

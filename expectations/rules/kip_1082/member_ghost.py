@@ -8,7 +8,7 @@ from decoders.protocol import NO_ERROR
 from expectations.conversation.members import split_name
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 LONGEST_SESSION = 60_000_000_000
 """Nanoseconds: the longest session of a member by default (`group.consumer.max.session.timeout.ms`)."""
@@ -80,8 +80,7 @@ def _judge_member(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
 
 
 def _silent(group_id: str, member_id: str) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected="a heartbeat with which the member leaves",
         observed="silence",
         context={"member_id": member_id, "group": group_id},

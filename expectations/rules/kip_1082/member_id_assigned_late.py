@@ -7,17 +7,7 @@ from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_unread
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class MemberIdAssignedLate(Rule):
@@ -61,4 +51,4 @@ class MemberIdAssignedLate(Rule):
             yield conforms(request.count)
         elif heartbeat.member_epoch == JOINING:
             expected, context = "a member ID made by the client", {"group": heartbeat.group_id or ""}
-            yield Judgement(Verdict.VIOLATES, request.count, expected, "none", context)
+            yield violates(request.count, expected, "none", context)

@@ -20,9 +20,9 @@ from expectations.rules.base.rule import (
     Judgements,
     Level,
     Role,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 SILENT_INTERVALS = 2
@@ -275,8 +275,7 @@ def _replace(group_id: str, member: GroupMember, members: Members) -> Judgements
 
 
 def _violates(group_id: str, member: GroupMember, member_id: str, first: Observation, when: str) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=member.member_id,
         observed=member_id,
         context={"group": group_id, "expected": member.member_id, "observed": member_id, "when": when},
@@ -323,7 +322,7 @@ def _changed(claim: Claim, previous: Claim) -> Judgement | None:
 
 def _joins_as(group_id: str, expected: str, observed: str, when: str) -> Judgement:
     context = {"group": group_id, "expected": expected, "observed": observed, "when": when}
-    return Judgement(Verdict.VIOLATES, expected=expected, observed=observed, context=context)
+    return violates(expected=expected, observed=observed, context=context)
 
 
 def _judge_process(claim: Claim, others: Sequence[Claim]) -> Judgement | None:

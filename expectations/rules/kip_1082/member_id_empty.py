@@ -14,9 +14,9 @@ from expectations.rules.base.rule import (
     NoState,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing
 
@@ -70,8 +70,7 @@ class MemberIdEmpty(Rule):
 
     def _violates(self, request: Observation, heartbeat: Heartbeat, level: Level) -> Judgement:
         observed = "a null member ID" if heartbeat.member_id is None else "an empty member ID"
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected="a member ID made by the client",
             observed=observed,

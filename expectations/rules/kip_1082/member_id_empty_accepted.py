@@ -8,7 +8,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 from expectations.rules.kip_1082._member_ids import disagreement, weight_of_missing
 
 
@@ -52,7 +52,7 @@ class MemberIdEmptyAccepted(ResponseRule):
         """Look at the error of the response."""
         if response.errors == (0,) and isinstance(request.body, Heartbeat):
             context = {"reading": disagreement(request.body, request)}
-            yield Judgement(Verdict.VIOLATES, response.count, "error 42, INVALID_REQUEST", "error 0", context)
+            yield violates(response.count, "error 42, INVALID_REQUEST", "error 0", context)
         elif response.errors == (INVALID_REQUEST,):
             yield conforms(response.count)
         else:

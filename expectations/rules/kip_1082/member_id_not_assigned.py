@@ -9,7 +9,7 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.texts import is_blank
 from expectations.rules.base.reason import Reason, why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 from expectations.rules.kip_1082._member_ids import is_faultless
 
 
@@ -68,4 +68,4 @@ class MemberIdNotAssigned(ResponseRule):
 
 def _violates(heartbeat: Heartbeat, response: Observation, observed: str) -> Judgement:
     context = {"group": heartbeat.group_id or "", "observed": observed}
-    return Judgement(Verdict.VIOLATES, response.count, "a generated member ID", observed, context)
+    return violates(response.count, "a generated member ID", observed, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_bytes, identifier_text, is_kafkas_form
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, violates
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -45,4 +45,4 @@ class MemberIdNotBase64url(MemberIdRule):
         else:
             expected = identifier_text(identifier)
             context = {"observed": member_id, "expected": expected}
-            yield Judgement(Verdict.VIOLATES, request.count, expected, member_id, context)
+            yield violates(request.count, expected, member_id, context)

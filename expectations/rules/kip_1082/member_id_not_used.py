@@ -24,9 +24,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 SHARE_REQUESTS = (SHARE_FETCH, SHARE_ACKNOWLEDGE)
@@ -109,4 +109,4 @@ def _violates(request: Observation, sender: MemberRequest, known: list[str]) -> 
     expected = f'"{known[0]}"' if len(known) == 1 else f'"{known[0]}" and {len(known) - 1} more'
     observed = f'"{sender.member_id}"'
     context = {"group": sender.group_id or "", "expected": expected, "observed": observed}
-    return Judgement(Verdict.VIOLATES, request.count, expected, observed, context)
+    return violates(request.count, expected, observed, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_bytes
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, violates
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -40,4 +40,4 @@ class MemberIdNotUuid(MemberIdRule):
             yield conforms(request.count)
         else:
             observed = f'"{member_id}"'
-            yield Judgement(Verdict.VIOLATES, request.count, "a UUID", observed, {"observed": observed})
+            yield violates(request.count, "a UUID", observed, {"observed": observed})

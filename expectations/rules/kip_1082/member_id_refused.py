@@ -9,7 +9,7 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
 from expectations.rules.base.reason import Reason, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 from expectations.rules.kip_1082._member_ids import is_faultless
 
 
@@ -69,10 +69,4 @@ class MemberIdRefused(ResponseRule):
 
 def _violates(heartbeat: Heartbeat, response: Observation) -> Judgement:
     given = f'"{heartbeat.member_id}"'
-    return Judgement(
-        Verdict.VIOLATES,
-        response.count,
-        "any other response",
-        f"INVALID_REQUEST to {given}",
-        {"given": given},
-    )
+    return violates(response.count, "any other response", f"INVALID_REQUEST to {given}", {"given": given})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, violates
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -39,6 +39,6 @@ class MemberIdReserved(MemberIdRule):
         identifier = identifier_bytes(member_id)
         if identifier in RESERVED_UUIDS:
             expected, context = "a UUID that is not reserved", {"observed": member_id}
-            yield Judgement(Verdict.VIOLATES, request.count, expected, member_id, context)
+            yield violates(request.count, expected, member_id, context)
         elif identifier is not None:
             yield conforms(request.count)

@@ -8,7 +8,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 
 
 class MemberIdRewritten(ResponseRule):
@@ -57,4 +57,4 @@ def _judge_ids(given: str | None, returned: str | None, count: int) -> Judgement
         return conforms(count)
     expected, observed = f'"{given}"', f'"{returned}"'
     context = {"expected": expected, "observed": observed}
-    return Judgement(Verdict.VIOLATES, count, expected, observed, context)
+    return violates(count, expected, observed, context)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.same_client import came_second, may_be_translated, software_of
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class MemberIdShared(IdentityRule):
@@ -69,8 +69,7 @@ class MemberIdShared(IdentityRule):
 
     def _violates(self, claim: Claim, rival: Claim) -> Judgement:
         member_id, group_id = claim.member_id or "", claim.group_id or ""
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="a member ID that only one connection uses",
             observed=f"{member_id} at {rival.client}, too",
             context={

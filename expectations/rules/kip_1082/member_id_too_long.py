@@ -9,16 +9,15 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.texts import LONGEST_TEXT, is_shortened, utf16_units
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    Judgement,
     Judgements,
     Level,
     NoState,
     Role,
     Rule,
     Spec,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 SHARE_APIS = (SHARE_GROUP_HEARTBEAT, SHARE_FETCH, SHARE_ACKNOWLEDGE)
@@ -72,7 +71,7 @@ class MemberIdTooLong(Rule):
         observed = f"{length} UTF-16 code units"
         if is_shortened(member_id):
             observed = f"more than {LONGEST_TEXT} characters"
-        yield Judgement(Verdict.VIOLATES, request.count, expected, observed, {"observed": observed})
+        yield violates(request.count, expected, observed, {"observed": observed})
 
 
 def _member_id(request: Observation) -> str:

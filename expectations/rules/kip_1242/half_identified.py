@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expectations.conversation.negotiation import Asked
 from expectations.rules.base.negotiation_rule import ClaimRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Level, Role, conforms, violates
 
 
 class HalfIdentified(ClaimRule):
@@ -40,8 +40,7 @@ class HalfIdentified(ClaimRule):
         if not claim.is_half_identified:
             return conforms()
         given = f"node ID {claim.node_id} alone" if claim.cluster_id is None else "a cluster ID alone"
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="both ClusterId and NodeId, or neither",
             observed=given,
             context={"given": given},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decoders.protocol import DESCRIBE_CLUSTER, METADATA
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after a response until the client has certainly read it."""
@@ -61,7 +61,7 @@ class IdsWithheld(IdentityRule):
             return undecided(why_partly_seen(claim))
         if any(self.concerns(other) and _withholds(other) and other.order < claim.order for other in alike):
             return None
-        return Judgement(Verdict.VIOLATES, expected="both ClusterId and NodeId", observed="neither")
+        return violates(expected="both ClusterId and NodeId", observed="neither")
 
 
 def _is_same_client(claim: Claim, other: Claim) -> bool:

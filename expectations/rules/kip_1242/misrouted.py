@@ -9,7 +9,7 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.reason import why_unanswered, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 
 
 class Misrouted(ClaimResponseRule):
@@ -59,8 +59,7 @@ class Misrouted(ClaimResponseRule):
 
     def _violates(self, asked: Asked) -> Judgement:
         meant = _meant(asked.claim)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected=meant,
             observed="error 129, REBOOTSTRAP_REQUIRED",
             context={"meant": meant},

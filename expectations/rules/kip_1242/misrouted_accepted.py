@@ -20,9 +20,9 @@ from expectations.rules.base.rule import (
     Judgements,
     Level,
     Role,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 ACCEPTED_LIMIT = 16
@@ -145,8 +145,7 @@ class MisroutedAccepted(IdentityRule):
         observed = f'cluster "{described.cluster_id}"'
         if described.node_id != NO_NODE:
             observed += f", node {described.node_id}"
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected=expected,
             observed=observed,
             context={"expected": expected, "observed": observed},

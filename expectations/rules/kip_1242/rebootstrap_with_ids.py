@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 SETTLING_TIME = 1_000_000_000
 """Nanoseconds after a response until the client has certainly read it."""
@@ -72,8 +72,7 @@ class RebootstrapWithIds(IdentityRule):
 
     def _violates(self, claim: Claim) -> Judgement:
         cluster_id = claim.software.cluster_id if claim.software else None
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="neither ClusterId nor NodeId",
             observed=f'cluster ID "{cluster_id}"',
             context={"cluster_id": cluster_id or ""},

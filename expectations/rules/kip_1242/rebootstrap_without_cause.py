@@ -19,9 +19,9 @@ from expectations.rules.base.rule import (
     Judgements,
     Level,
     Role,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -106,8 +106,7 @@ class RebootstrapWithoutCause(NegotiationResponseRule, IdentityRule):
         return self._violates("the broker's own IDs") if described.is_meant_by(asked.claim) else conforms()
 
     def _violates(self, given: str, level: Level | None = None) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="any response but REBOOTSTRAP_REQUIRED",
             observed="error 129, REBOOTSTRAP_REQUIRED",
             context={"given": given},

@@ -5,17 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_first_unknown
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 from expectations.rules.kip_1313._instance_ids import sent_on_older_header
 
 
@@ -59,4 +49,4 @@ class ClientIdChanged(Rule):
         elif first.client_id is not None:
             expected, observed = f'"{first.client_id}"', f'"{request.client_id}"'
             context = {"expected": expected, "observed": observed}
-            yield Judgement(Verdict.VIOLATES, request.count, expected, observed, context)
+            yield violates(request.count, expected, observed, context)

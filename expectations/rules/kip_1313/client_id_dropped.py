@@ -5,17 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_first_unknown
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 from expectations.rules.kip_1313._instance_ids import sent_on_older_header
 
 
@@ -57,8 +47,7 @@ class ClientIdDropped(Rule):
         elif not conversation.first_is_known or first is None:
             yield undecided(why_first_unknown(conversation), request.count)
         elif first.client_id is not None:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 request.count,
                 expected=f'"{first.client_id}"',
                 observed="null",

@@ -13,9 +13,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -83,8 +83,7 @@ class ClientIdMissingFirst(Rule):
         return first_was_null and state.judged and not state.proven and bool(request.client_id)
 
     def _violates(self, state: MissingFirstState, level: Level, later: str) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             count=0 if level is Level.VIOLATION else 1,
             expected="the client ID in the first request",
             observed="null",

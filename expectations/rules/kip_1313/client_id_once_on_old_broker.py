@@ -16,9 +16,9 @@ from expectations.rules.base.rule import (
     Judgements,
     Level,
     Role,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -110,8 +110,7 @@ def _violates(
     level: Level = Level.INFORMATION,
     observed: str = "null",
 ) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected="the client ID in every request on an older header",
         observed=observed,
         context={"client_id": client_id or ""},

@@ -6,16 +6,15 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_incomplete
 from expectations.rules.base.rule import (
-    Judgement,
     Judgements,
     Level,
     NoState,
     Role,
     Rule,
     Spec,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 _CONTESTED = "contested: the KIP's rejected alternatives withdraw this change"
@@ -64,8 +63,7 @@ class ClientIdRepeated(Rule):
         elif request.client_id is None:
             yield conforms(request.count)
         else:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 request.count,
                 expected="a null client ID",
                 observed=f'"{request.client_id}"',

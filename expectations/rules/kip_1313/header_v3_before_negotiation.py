@@ -19,9 +19,9 @@ from expectations.rules.base.rule import (
     Judgements,
     Level,
     Role,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 _CLOSED: Final = "made the broker close the connection"
@@ -130,8 +130,7 @@ def _is_listed(request: Observation, conversation: Conversation) -> bool:
 
 
 def _violates(request: Observation | None, outcome: str) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected="a version on header v2, until the broker has advertised another",
         observed=outcome,
         context={"outcome": outcome},

@@ -16,9 +16,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 NAMED_LIMIT = 8
@@ -102,9 +102,4 @@ def _violates(withheld: tuple[int, ...]) -> Judgement:
     named = ", ".join(f"API {key}" for key in withheld[:NAMED_LIMIT])
     more = len(withheld) - NAMED_LIMIT
     apis = f"{named} and {more} more" if more > 0 else named
-    return Judgement(
-        Verdict.VIOLATES,
-        expected="header v3 for every API",
-        observed=f"none for {apis}",
-        context={"apis": apis},
-    )
+    return violates(expected="header v3 for every API", observed=f"none for {apis}", context={"apis": apis})

@@ -13,9 +13,9 @@ from expectations.rules.base.rule import (
     NoState,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -67,8 +67,7 @@ class HeaderVersionMismatch(Rule):
 
     def _violates(self, request: Observation) -> Judgement:
         header = str(request.other_header)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected=f"the header version of version {request.api_version}",
             observed=f"header v{header}",

@@ -15,6 +15,7 @@ from expectations.rules.base.rule import (
     Verdict,
     conforms,
     undecided,
+    violates,
 )
 from expectations.rules.kip_1313._instance_ids import (
     changed,
@@ -102,8 +103,7 @@ class InstanceIdAcceptedWrongly(ResponseRule):
 
 
 def _violates(response: Observation, fault: str) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         response.count,
         expected="error 42, INVALID_REQUEST",
         observed="error 0",

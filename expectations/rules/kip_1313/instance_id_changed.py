@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_text
-from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict
+from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict, violates
 from expectations.rules.kip_1313._instance_ids import changed, judgement_of
 
 
@@ -49,8 +49,7 @@ class InstanceIdChanged(Rule):
     def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
         expected = identifier_text(conversation.instance_id or b"")
         observed = identifier_text(request.instance_id or b"")
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected=expected,
             observed=observed,

@@ -6,17 +6,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_text
 from expectations.rules.base.reason import why_unread
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class InstanceIdInHeaderV2(Rule):
@@ -54,7 +44,7 @@ class InstanceIdInHeaderV2(Rule):
         if draft is not None:
             given = identifier_text(draft)
             expected, context = "header v3", {"instance_id": given}
-            yield Judgement(Verdict.VIOLATES, request.count, expected, "tagged field 0", context)
+            yield violates(request.count, expected, "tagged field 0", context)
         else:
             is_read = request.has_header
             yield conforms(request.count) if is_read else undecided(why_unread(request), request.count)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes, identifier_text
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class InstanceIdNotKept(IdentityRule):
@@ -56,8 +56,7 @@ class InstanceIdNotKept(IdentityRule):
     def _violates(self, claim: Claim, previous: Claim) -> Judgement:
         expected = identifier_text(previous.instance_id or b"")
         observed = identifier_text(claim.instance_id or b"")
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected=expected,
             observed=observed,
             context={"member_id": claim.member_id or "", "expected": expected, "observed": observed},

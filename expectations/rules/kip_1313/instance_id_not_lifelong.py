@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 ENOUGH = 5
 """Connections, one after another, that all have an ID of their own."""
@@ -135,8 +135,7 @@ def _first_sequence(connections: Sequence[Claim]) -> Claim | None:
 
 
 def _differs(count: int, shown: str, level: Level) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected="one client instance ID of a client",
         observed=f"{count} client instance IDs",
         context={"count": str(count), "shown": shown},

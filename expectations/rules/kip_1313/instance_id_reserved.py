@@ -14,9 +14,9 @@ from expectations.rules.base.rule import (
     Role,
     Rule,
     Spec,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -62,8 +62,7 @@ class InstanceIdReserved(Rule):
             yield self._violates(request, identifier_text(request.instance_id))
 
     def _violates(self, request: Observation, observed: str) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected="a client instance ID that is not reserved",
             observed=observed,

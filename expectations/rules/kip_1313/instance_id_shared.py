@@ -14,7 +14,16 @@ from expectations.identity.same_client import (
     software_of,
 )
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import (
+    IdentityRule,
+    Judgement,
+    Level,
+    Role,
+    Verdict,
+    conforms,
+    undecided,
+    violates,
+)
 
 
 class InstanceIdShared(IdentityRule):
@@ -94,8 +103,7 @@ class InstanceIdShared(IdentityRule):
 
     def _violates(self, claim: Claim, other: Claim, differs: str, level: Level) -> Judgement:
         instance_id = identifier_text(claim.instance_id or b"")
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="an ID that no other client instance has",
             observed=f"{instance_id} at {other.client}, too",
             context={

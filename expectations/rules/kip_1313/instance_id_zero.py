@@ -5,7 +5,17 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import ZERO_UUID
-from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Spec, Verdict
+from expectations.rules.base.rule import (
+    Judgement,
+    Judgements,
+    Level,
+    NoState,
+    Role,
+    Rule,
+    Spec,
+    Verdict,
+    violates,
+)
 from expectations.rules.kip_1313._instance_ids import judgement_of, zero_at_first, zero_later
 
 
@@ -52,8 +62,7 @@ class InstanceIdZero(Rule):
 
     def _violates(self, request: Observation, *, is_first: bool) -> Judgement:
         is_demanded = is_first or self.spec is Spec.TAGGED
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected="a non-zero client instance ID",
             observed=ZERO_UUID,

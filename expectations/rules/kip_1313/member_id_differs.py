@@ -6,16 +6,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_bytes, identifier_text
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, conforms, undecided, violates
 from expectations.rules.kip_1082._member_ids import MemberIdRule
 
 
@@ -64,4 +55,4 @@ class MemberIdDiffers(MemberIdRule):
         else:
             expected = identifier_text(instance_id)
             context = {"expected": expected, "observed": member_id}
-            yield Judgement(Verdict.VIOLATES, request.count, expected, member_id, context)
+            yield violates(request.count, expected, member_id, context)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decoders.protocol import SASL_HANDSHAKE
 from expectations.conversation.bodies import Advertisement
 from expectations.rules.base.negotiation_rule import AdvertisementRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Level, Role, conforms, violates
 
 HIGHEST = 1
 """The highest version of SaslHandshake."""
@@ -45,8 +45,7 @@ class SaslHandshakeRaised(AdvertisementRule):
 
 
 def _violates(highest: int) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=f"SaslHandshake up to version {HIGHEST}",
         observed=f"up to version {highest}",
         context={"highest": str(highest)},

@@ -7,7 +7,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 
 
 class SaslHandshakeRefused(ResponseRule):
@@ -50,6 +50,4 @@ class SaslHandshakeRefused(ResponseRule):
             yield conforms(response.count)
         else:
             observed = "error 42, INVALID_REQUEST"
-            yield Judgement(
-                Verdict.VIOLATES, response.count, expected="any other response", observed=observed
-            )
+            yield violates(response.count, expected="any other response", observed=observed)

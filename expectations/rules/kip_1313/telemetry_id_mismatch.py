@@ -17,9 +17,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 ASSIGNED_LIMIT = 8
@@ -169,7 +169,7 @@ def _judge_unassigned(
 
 def _violates(request: Observation, given: str, expected: str) -> Judgement:
     context = {"observed": given, "expected": expected}
-    return Judgement(Verdict.VIOLATES, request.count, expected, given, context)
+    return violates(request.count, expected, given, context)
 
 
 def _known_ids(conversation: Conversation, state: TelemetryState) -> list[str]:

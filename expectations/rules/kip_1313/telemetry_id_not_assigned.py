@@ -9,7 +9,7 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.texts import ZERO_UUID
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 from expectations.rules.kip_1313._instance_ids import asked_identity
 
 
@@ -55,4 +55,4 @@ class TelemetryIdNotAssigned(ResponseRule):
         elif response.body.instance_id != ZERO_UUID:
             yield conforms()
         else:
-            yield Judgement(Verdict.VIOLATES, expected="a generated client instance ID", observed=ZERO_UUID)
+            yield violates(expected="a generated client instance ID", observed=ZERO_UUID)

@@ -15,9 +15,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Spec,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 from expectations.rules.kip_1313._instance_ids import asked_identity
 
@@ -78,4 +78,4 @@ class TelemetryIdNotEchoed(ResponseRule):
         if observed == expected:
             return conforms()
         context = {"given": given, "observed": observed, "reading": _READINGS[self.spec]}
-        return Judgement(Verdict.VIOLATES, expected=expected, observed=observed, context=context)
+        return violates(expected=expected, observed=observed, context=context)

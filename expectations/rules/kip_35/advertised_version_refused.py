@@ -16,7 +16,7 @@ from expectations.identity.known_ranges import (
 )
 from expectations.identity.shown import is_advertised
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 _BY_CLOSING = f"by closing the connection, at least {ENOUGH_CLOSES} times"
 
@@ -97,8 +97,7 @@ class AdvertisedVersionRefused(IdentityRule):
         return self._violates(_BY_CLOSING) if is_refused else undecided(Reason.OTHER_CAUSE)
 
     def _violates(self, how: str) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="a response in the version of the request",
             observed=f"refused {how}",
             context={"how": how},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.negotiation import Advertised
 from expectations.conversation.observation import Observation
 from expectations.rules.base.response_rule import AdvertisedRangesRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Level, Role, conforms, violates
 
 
 class ApiNotAdvertised(AdvertisedRangesRule):
@@ -42,8 +42,7 @@ class ApiNotAdvertised(AdvertisedRangesRule):
         """Look a request's API up in the ranges in force."""
         if request.api_key in advertised.ranges:
             return conforms(request.count)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             request.count,
             expected="an API that the broker advertises",
             observed=f"API key {request.api_key}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.negotiation import own_range
 from expectations.rules.base.negotiation_rule import AdvertisementRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Level, Role, conforms, violates
 
 
 class ApiversionsV0Dropped(AdvertisementRule):
@@ -39,8 +39,7 @@ class ApiversionsV0Dropped(AdvertisementRule):
         if own is not None and own[0] <= 0:
             return conforms()
         observed = "no ApiVersions" if own is None else f"ApiVersions from version {own[0]} on"
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="ApiVersions from version 0 on",
             observed=observed,
             context={"observed": observed},

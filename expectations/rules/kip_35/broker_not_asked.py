@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind, Negotiated
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 LONG = 60 * 1_000_000_000
 """Nanoseconds for which a connection is in use before it is known to be used without asking."""
@@ -70,8 +70,7 @@ class BrokerNotAsked(IdentityRule):
         if doubt is not None:
             return undecided(doubt)
         first = min(asked, key=lambda other: _negotiated(other).asked_at)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="ApiVersions on a connection to this broker",
             observed="ApiVersions on connections to others only",
             context={"asked": first.server},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import serves
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class LoginNeverBegun(IdentityRule):
@@ -51,4 +51,4 @@ class LoginNeverBegun(IdentityRule):
             return conforms() if is_needless else None
         if is_needless:
             return undecided(Reason.AMBIGUOUS_BROKER)
-        return Judgement(Verdict.VIOLATES, expected="a login", observed="none")
+        return violates(expected="a login", observed="none")

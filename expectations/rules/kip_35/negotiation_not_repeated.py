@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class NegotiationNotRepeated(IdentityRule):
@@ -55,8 +55,7 @@ class NegotiationNotRepeated(IdentityRule):
             return undecided(why_partly_seen(claim))
         if any(_is_plain(other) and other.opened_at < first for other in earlier):
             return undecided(Reason.AMBIGUOUS_PROCESS)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="ApiVersions on each connection",
             observed="none on this one",
             level=self.level if any(map(claim.is_same_process, asked)) else Level.INFORMATION,

@@ -6,7 +6,7 @@ from collections import Counter
 
 from expectations.conversation.bodies import AdvertisedRanges, Advertisement
 from expectations.rules.base.negotiation_rule import AdvertisementRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Level, Role, conforms, violates
 
 
 class RangeInverted(AdvertisementRule):
@@ -41,8 +41,7 @@ class RangeInverted(AdvertisementRule):
 
     def _violates(self, wrong: list[str]) -> Judgement:
         entries = ", ".join(wrong)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="one range for each API, its lowest version not above its highest",
             observed=entries,
             context={"entries": entries},

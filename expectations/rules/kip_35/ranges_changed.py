@@ -9,7 +9,7 @@ from expectations.conversation.negotiation import Advertised, Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.reason import why_incomplete
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 
 
 class RangesChanged(NegotiationResponseRule):
@@ -63,8 +63,7 @@ class RangesChanged(NegotiationResponseRule):
             if before.ranges.get(key) != now.ranges.get(key)
         )
         phase = {"phase": "before-authentication"} if authenticated_since else {}
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="the versions advertised first",
             observed=changes,
             context={"when": when, "changes": changes, **phase},

@@ -18,9 +18,9 @@ from expectations.rules.base.rule import (
     Judgements,
     Level,
     Role,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -88,8 +88,7 @@ class RangesWithheld(NegotiationResponseRule, IdentityRule):
                 return undecided(Reason.OTHER_CAUSE)
         if not are_in_a_row(alike):
             return undecided(Reason.OTHER_CAUSE)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="the list that the broker gives after the login",
             observed=outcome,
             context={"outcome": outcome, "times": str(ENOUGH_CLOSES)},

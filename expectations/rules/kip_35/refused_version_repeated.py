@@ -9,7 +9,7 @@ from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import is_refused_version
 from expectations.identity.shown import ENOUGH
 from expectations.rules.base.reason import why_maybe_supported
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 SLOW = 5 * 1_000_000_000
 """Nanoseconds between two refusals of a probe, which asks once per connection and leaves."""
@@ -131,8 +131,7 @@ def _chain(claim: Claim, earlier: Iterable[Claim], began_at: TimeOf, ended_at: T
 
 
 def _violates(where: str, level: Level) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected="another version, or none",
         observed="the version that was refused twice",
         context={"where": where},

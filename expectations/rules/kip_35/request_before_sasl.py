@@ -8,7 +8,7 @@ from decoders.protocol import OPENING_APIS
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import known_ranges, serves
 from expectations.rules.base.reason import Reason, why_partly_seen
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class RequestBeforeSasl(IdentityRule):
@@ -63,4 +63,4 @@ class RequestBeforeSasl(IdentityRule):
             return undecided(Reason.OTHER_CAUSE)
         if serves(others, after_login=False):
             return undecided(Reason.AMBIGUOUS_BROKER)
-        return Judgement(Verdict.VIOLATES, expected="a login", observed="none")
+        return violates(expected="a login", observed="none")

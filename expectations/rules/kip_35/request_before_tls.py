@@ -6,17 +6,7 @@ from decoders.frame.record import Direction, Kind
 from expectations.conversation.conversation import Conversation, FirstAnswer
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_incomplete
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class RequestBeforeTls(Rule):
@@ -51,7 +41,7 @@ class RequestBeforeTls(Rule):
         is_alert = conversation.first_answer is FirstAnswer.TLS_ALERT
         if is_alert and loss.kind is Kind.INVALID_SIZE and loss.direction is Direction.TO_CLIENT:
             if conversation.beginning_seen:
-                yield Judgement(Verdict.VIOLATES, expected="a TLS handshake", observed="a Kafka request")
+                yield violates(expected="a TLS handshake", observed="a Kafka request")
             else:
                 yield undecided(why_incomplete(conversation))
 

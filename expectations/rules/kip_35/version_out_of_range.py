@@ -6,7 +6,7 @@ from expectations.conversation.negotiation import Advertised
 from expectations.conversation.observation import Observation, lacks_version
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.response_rule import AdvertisedRangesRule
-from expectations.rules.base.rule import Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Level, Role, conforms, undecided, violates
 
 
 class VersionOutOfRange(AdvertisedRangesRule):
@@ -56,8 +56,7 @@ class VersionOutOfRange(AdvertisedRangesRule):
 def _compared(request: Observation, lowest: int, highest: int) -> Judgement:
     if lowest <= request.api_version <= highest:
         return conforms(request.count)
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         request.count,
         expected=f"version {lowest} to {highest}",
         observed=f"version {request.api_version}",

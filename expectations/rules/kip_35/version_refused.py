@@ -13,7 +13,7 @@ from expectations.identity.known_ranges import (
     known_ranges,
 )
 from expectations.rules.base.reason import why_maybe_supported
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class VersionRefused(IdentityRule):
@@ -90,8 +90,7 @@ def _violates(claim: Claim, others: Sequence[Claim]) -> Judgement:
     lowest, highest = known.ranges[-1]
     is_listed = known.ranges[-1] != NOT_LISTED
     side = ("below" if refused.api_version < lowest else "above") if is_listed else "not in"
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=f"version {lowest} to {highest}" if is_listed else "an API that the broker lists",
         observed=f"version {refused.api_version}",
         context={
@@ -106,8 +105,7 @@ def _violates(claim: Claim, others: Sequence[Claim]) -> Judgement:
 
 
 def _violates_without_list(lowest: int, version: int) -> Judgement:
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=f"version {lowest} or above",
         observed=f"version {version}",
         context={

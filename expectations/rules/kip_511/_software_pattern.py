@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.bodies import SoftwareClaim
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.texts import RELEASED_SOFTWARE, SOFTWARE_IN_TEXT
-from expectations.rules.base.rule import Judgement, Spec, Verdict, conforms
+from expectations.rules.base.rule import Judgement, Spec, conforms, violates
 
 PATTERNS = {Spec.SHIPPED: RELEASED_SOFTWARE, Spec.TEXT: SOFTWARE_IN_TEXT}
 
@@ -24,8 +24,7 @@ def judge_text(text: str, asked: Asked, spec: Spec) -> Judgement:
     """Judge a name or version by the pattern of a reading. The context holds it as `text`."""
     if is_well_formed(text, spec):
         return conforms()
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=PATTERNS[spec].pattern,
         observed=text,
         context={"text": text, "readings": _readings_that_refuse(text)},

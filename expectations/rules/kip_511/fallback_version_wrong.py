@@ -8,7 +8,7 @@ from expectations.conversation.observation import Observation, lacks_version
 from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.response_rule import AfterResponseRule, SuspectedOffences
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 
 
 class FallbackVersionWrong(AfterResponseRule):
@@ -70,8 +70,7 @@ class FallbackVersionWrong(AfterResponseRule):
         if request.api_version == 0 or lowest <= request.api_version <= highest:
             return conforms()
         named = f"v{lowest} to v{highest}{', or v0' if lowest else ''}"
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected=f"version {lowest} to {highest}{', or 0' if lowest else ''}",
             observed=f"version {request.api_version}",
             context={"expected": named if refusal.offered else "v0"},
@@ -90,8 +89,7 @@ def _needlessly_left(request: Observation, conversation: Conversation) -> tuple[
 
 def _retreats(lowest: int, highest: int) -> Judgement:
     """Judge a retry that obeys KIP-35, but drops what KIP-511 is about."""
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=f"version {lowest} to {highest}",
         observed="version 0",
         context={"expected": f"one of v{lowest} to v{highest}"},

@@ -8,7 +8,7 @@ from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 
 class UnknownVersionClosed(IdentityRule):
@@ -70,8 +70,7 @@ class UnknownVersionClosed(IdentityRule):
             return undecided(Reason.NOT_SHOWN)
         if not is_negotiation_refused(claim, others):
             return undecided(Reason.OTHER_CAUSE)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="error 35 in response header 0 and body version 0",
             observed="no response",
             context={"times": f"at least {ENOUGH_CLOSES}"},

@@ -9,7 +9,7 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.reason import Reason, why_unanswered, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
 
 
 class UnsupportedAnswerNotV0(ClaimResponseRule):
@@ -71,8 +71,7 @@ class UnsupportedAnswerNotV0(ClaimResponseRule):
             yield undecided(why_unanswered(conversation))
 
     def _violates(self, observed: str) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="error 35 in response header 0 and body version 0",
             observed=observed,
             context={"observed": observed},

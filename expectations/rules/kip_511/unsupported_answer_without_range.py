@@ -8,7 +8,7 @@ from expectations.conversation.negotiation import Asked, own_range
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.reason import Reason, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 
 
 class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
@@ -51,8 +51,7 @@ class UnsupportedAnswerWithoutRange(NegotiationResponseRule):
         elif own_range(body) is not None:
             yield conforms()
         else:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 expected="an entry for API key 18",
                 observed=f"{len(body.ranges)} entries, none of them for API key 18",
             )

@@ -15,9 +15,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Spec,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
@@ -70,8 +70,7 @@ class WellformedNameRefused(ClaimResponseRule):
             yield undecided(why_unanswered(conversation))
 
     def _violates(self, asked: Asked) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="any response but INVALID_REQUEST",
             observed="error 42, INVALID_REQUEST",
             context={"name": asked.claim.name, "version_text": asked.claim.version},

@@ -16,9 +16,9 @@ from expectations.rules.base.rule import (
     NoState,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 
@@ -45,8 +45,7 @@ class PairingRule(Rule):
             yield undecided(Reason.UNPAIRED, response.count)
         elif response.pairing is self.offence:
             correlation_id = str(response.correlation_id)
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 response.count,
                 expected=self.expected,
                 observed=self.observed.format(correlation_id),
@@ -84,8 +83,7 @@ class RemarkRule(Rule):
             yield conforms(frame.count) if remark is None else self._violates(frame, remark)
 
     def _violates(self, frame: Observation, remark: Failure) -> Judgement:
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             frame.count,
             expected=self.expected,
             observed=remark.reason,

@@ -21,9 +21,9 @@ from expectations.rules.base.rule import (
     Level,
     Role,
     Rule,
-    Verdict,
     conforms,
     undecided,
+    violates,
 )
 
 SMALLEST = 4
@@ -128,8 +128,7 @@ def _tolerated(state: SizeState) -> Judgements:
 
 def _violates(observation: Observation, level: Level, outcome: str) -> Judgement:
     size = _signed(observation.size)
-    return Judgement(
-        Verdict.VIOLATES,
+    return violates(
         expected=f"{SMALLEST} bytes or more, within the broker's limit",
         observed=f"{size} bytes",
         context={"size": str(size), "text": _as_text(observation.size), "outcome": outcome},

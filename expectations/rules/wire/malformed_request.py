@@ -5,17 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class MalformedRequest(Rule):
@@ -56,8 +46,7 @@ class MalformedRequest(Rule):
         elif failure is None:
             yield conforms(request.count)
         else:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 request.count,
                 expected=f"a request by the schema of version {request.api_version}"
                 if request.known

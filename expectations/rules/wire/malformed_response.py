@@ -6,17 +6,7 @@ from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason, why_unread
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class MalformedResponse(Rule):
@@ -61,8 +51,7 @@ class MalformedResponse(Rule):
         elif isinstance(response.body, Advertisement):
             yield undecided(Reason.UNREADABLE, response.count)
         else:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 response.count,
                 expected=f"a response by the schema of version {response.api_version}",
                 observed=failure.reason,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from decoders.wire.frame_detector import OtherProtocol, is_broken_length
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, Verdict, conforms, undecided
+from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
 _OF_OTHER_LISTENERS = frozenset({OtherProtocol.TLS, OtherProtocol.PROXY})
 """What a Kafka port may speak instead of Kafka in the clear."""
@@ -65,8 +65,7 @@ class NotKafka(IdentityRule):
                 return None
             if protocol in _OF_OTHER_LISTENERS:
                 return undecided(Reason.NOT_SHOWN)
-        return Judgement(
-            Verdict.VIOLATES,
+        return violates(
             expected="a Kafka request",
             observed=str(protocol),
             context={

@@ -5,17 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_unread
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Verdict,
-    conforms,
-    undecided,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class UnknownApi(Rule):
@@ -59,8 +49,7 @@ class UnknownApi(Rule):
         elif request.known:
             yield conforms(request.count)
         elif request.api_version >= 0 or request.failure is None:
-            yield Judgement(
-                Verdict.VIOLATES,
+            yield violates(
                 request.count,
                 expected="an API version of the loaded schemas",
                 observed=f"API {request.api_key} v{request.api_version}",
