@@ -202,7 +202,13 @@ class RefusedConnectionRule(Rule):
         if conversation.shares_clients:
             yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
             return
-        early, proven = state.count(request, self._violates(request))
+        offence = violates(
+            request.count,
+            expected="the client closes the connection",
+            observed="another request on it",
+            context={"error": str(self.error)},
+        )
+        early, proven = state.count(request, offence)
         if early:
             yield undecided(Reason.UNDER_WAY, early)
         if proven is not None:
@@ -220,11 +226,3 @@ class RefusedConnectionRule(Rule):
                 yield undecided(Reason.LOST_BYTES)
             else:
                 yield conforms() if conversation.ended else undecided(Reason.NOT_ENDED)
-
-    def _violates(self, request: Observation) -> Judgement:
-        return violates(
-            request.count,
-            expected="the client closes the connection",
-            observed="another request on it",
-            context={"error": str(self.error)},
-        )

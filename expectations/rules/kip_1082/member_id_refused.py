@@ -9,7 +9,7 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.texts import RESERVED_UUIDS, identifier_bytes
 from expectations.rules.base.reason import Reason, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 from expectations.rules.kip_1082._member_ids import is_faultless
 
 
@@ -57,16 +57,11 @@ class MemberIdRefused(ResponseRule):
         heartbeat = request.body
         if response.errors == (0,):
             yield conforms(response.count)
-        elif response.errors == (INVALID_REQUEST,) and isinstance(heartbeat, Heartbeat):
-            is_about_id = is_faultless(heartbeat, request, conversation)
-            if is_about_id:
-                yield _violates(heartbeat, response)
-            else:
-                yield undecided(Reason.OTHER_CAUSE, response.count)
-        else:
+        elif response.errors != (INVALID_REQUEST,) or not isinstance(heartbeat, Heartbeat):
             yield undecided(why_inconclusive(response), response.count)
-
-
-def _violates(heartbeat: Heartbeat, response: Observation) -> Judgement:
-    given = f'"{heartbeat.member_id}"'
-    return violates(response.count, "any other response", f"INVALID_REQUEST to {given}", {"given": given})
+        elif not is_faultless(heartbeat, request, conversation):
+            yield undecided(Reason.OTHER_CAUSE, response.count)
+        else:
+            given = f'"{heartbeat.member_id}"'
+            observed = f"INVALID_REQUEST to {given}"
+            yield violates(response.count, "any other response", observed, {"given": given})

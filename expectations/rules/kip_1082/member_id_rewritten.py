@@ -8,7 +8,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 
 
 class MemberIdRewritten(ResponseRule):
@@ -45,16 +45,14 @@ class MemberIdRewritten(ResponseRule):
         self, request: Observation, response: Observation, conversation: Conversation
     ) -> Judgements:
         """Compare the two member IDs."""
-        body = response.body
-        if not isinstance(body, HeartbeatResponse) or not isinstance(request.body, Heartbeat):
+        body, given = response.body, request.body
+        if not isinstance(body, HeartbeatResponse) or not isinstance(given, Heartbeat):
             yield undecided(why_unread(response), response.count)
-        elif body.error_code == 0:
-            yield _judge_ids(request.body.member_id, body.member_id, response.count)
-
-
-def _judge_ids(given: str | None, returned: str | None, count: int) -> Judgement:
-    if returned in (None, given):
-        return conforms(count)
-    expected, observed = f'"{given}"', f'"{returned}"'
-    context = {"expected": expected, "observed": observed}
-    return violates(count, expected, observed, context)
+        elif body.error_code != 0:
+            return
+        elif body.member_id in (None, given.member_id):
+            yield conforms(response.count)
+        else:
+            expected, observed = f'"{given.member_id}"', f'"{body.member_id}"'
+            context = {"expected": expected, "observed": observed}
+            yield violates(response.count, expected, observed, context)

@@ -9,7 +9,7 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.reason import why_unanswered, why_unread
-from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
+from expectations.rules.base.rule import Judgements, Level, Role, conforms, undecided, violates
 
 
 class Misrouted(ClaimResponseRule):
@@ -48,7 +48,9 @@ class Misrouted(ClaimResponseRule):
         if not isinstance(body, Advertisement):
             yield undecided(why_unread(response))
         elif body.error_code == REBOOTSTRAP_REQUIRED:
-            yield self._violates(asked)
+            meant = _meant(asked.claim)
+            observed = "error 129, REBOOTSTRAP_REQUIRED"
+            yield violates(expected=meant, observed=observed, context={"meant": meant}, subject=asked.request)
         elif body.error_code == NO_ERROR:
             yield conforms()
 
@@ -56,15 +58,6 @@ class Misrouted(ClaimResponseRule):
         """Judge as undecided: the broker's verdict on the IDs was not seen."""
         if asked.claim.gives_ids:
             yield undecided(why_unanswered(conversation))
-
-    def _violates(self, asked: Asked) -> Judgement:
-        meant = _meant(asked.claim)
-        return violates(
-            expected=meant,
-            observed="error 129, REBOOTSTRAP_REQUIRED",
-            context={"meant": meant},
-            subject=asked.request,
-        )
 
 
 def _meant(claim: SoftwareClaim) -> str:

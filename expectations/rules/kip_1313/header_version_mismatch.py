@@ -6,17 +6,7 @@ from decoders.schema.header_versions import Layout
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason, why_unread
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    conforms,
-    undecided,
-    violates,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class HeaderVersionMismatch(Rule):
@@ -63,13 +53,6 @@ class HeaderVersionMismatch(Rule):
         if request.has_header:
             yield undecided(Reason.UNREADABLE, request.count)
         elif request.known or conversation.layout is Layout.PLAIN:
-            yield self._violates(request)
-
-    def _violates(self, request: Observation) -> Judgement:
-        header = str(request.other_header)
-        return violates(
-            request.count,
-            expected=f"the header version of version {request.api_version}",
-            observed=f"header v{header}",
-            context={"header": header},
-        )
+            header = str(request.other_header)
+            expected = f"the header version of version {request.api_version}"
+            yield violates(request.count, expected, f"header v{header}", {"header": header})

@@ -6,17 +6,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason, why_first_unknown, why_inconclusive
 from expectations.rules.base.response_rule import ResponseRule
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    Role,
-    Spec,
-    Verdict,
-    conforms,
-    undecided,
-    violates,
-)
+from expectations.rules.base.rule import Judgements, Level, Role, Spec, Verdict, conforms, undecided, violates
 from expectations.rules.kip_1313._instance_ids import (
     changed,
     first_gave_id,
@@ -89,7 +79,7 @@ class InstanceIdAcceptedWrongly(ResponseRule):
             # By versions that were advertised meanwhile it need not give the ID.
             yield undecided(Reason.NOT_SHOWN, response.count)
         else:
-            yield _violates(response, fault)
+            yield violates(response.count, "error 42, INVALID_REQUEST", "error 0", {"fault": fault})
 
     def _fault(self, request: Observation, conversation: Conversation) -> str | None:
         if missing(request, conversation) is Verdict.VIOLATES:
@@ -100,12 +90,3 @@ class InstanceIdAcceptedWrongly(ResponseRule):
         if self.spec is Spec.TAGGED and is_zero is Verdict.VIOLATES:
             return "is zero"
         return None
-
-
-def _violates(response: Observation, fault: str) -> Judgement:
-    return violates(
-        response.count,
-        expected="error 42, INVALID_REQUEST",
-        observed="error 0",
-        context={"fault": fault},
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_text
-from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict, violates
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, Verdict, violates
 from expectations.rules.kip_1313._instance_ids import changed, judgement_of
 
 
@@ -42,19 +42,12 @@ class InstanceIdChanged(Rule):
         """Compare each ID with the first one seen."""
         ruling = changed(request, conversation)
         if ruling is Verdict.VIOLATES:
-            yield self._violates(request, conversation)
+            expected = identifier_text(conversation.instance_id or b"")
+            observed = identifier_text(request.instance_id or b"")
+            context = {"anchor": _anchor(conversation), "expected": expected, "observed": observed}
+            yield violates(request.count, expected, observed, context)
         elif ruling is not None:
             yield judgement_of(ruling, request)
-
-    def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
-        expected = identifier_text(conversation.instance_id or b"")
-        observed = identifier_text(request.instance_id or b"")
-        return violates(
-            request.count,
-            expected=expected,
-            observed=observed,
-            context={"anchor": _anchor(conversation), "expected": expected, "observed": observed},
-        )
 
 
 def _anchor(conversation: Conversation) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import identifier_text
-from expectations.rules.base.rule import Judgement, Judgements, Level, NoState, Role, Rule, Verdict, violates
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, Verdict, violates
 from expectations.rules.kip_1313._instance_ids import judgement_of, missing
 
 
@@ -46,15 +46,8 @@ class InstanceIdMissing(Rule):
         """Judge each request after the first that could carry an ID."""
         ruling = missing(request, conversation)
         if ruling is Verdict.VIOLATES:
-            yield self._violates(request, conversation)
+            how = "zero in header v3" if request.uses_header_v3 else f"header v{request.header_version}"
+            expected = f"client instance ID {identifier_text(conversation.instance_id or b'')}"
+            yield violates(request.count, expected, how, {"missing": how})
         elif ruling is not None:
             yield judgement_of(ruling, request)
-
-    def _violates(self, request: Observation, conversation: Conversation) -> Judgement:
-        how = "zero in header v3" if request.uses_header_v3 else f"header v{request.header_version}"
-        return violates(
-            request.count,
-            expected=f"client instance ID {identifier_text(conversation.instance_id or b'')}",
-            observed=how,
-            context={"missing": how},
-        )

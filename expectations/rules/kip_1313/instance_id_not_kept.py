@@ -51,16 +51,12 @@ class InstanceIdNotKept(IdentityRule):
         if not unlike:
             return conforms()
         certain = [other for other in unlike if other.began_whole and claim.began_whole]
-        return self._violates(claim, certain[-1]) if certain else undecided(why_partly_seen(claim, *unlike))
-
-    def _violates(self, claim: Claim, previous: Claim) -> Judgement:
-        expected = identifier_text(previous.instance_id or b"")
-        observed = identifier_text(claim.instance_id or b"")
-        return violates(
-            expected=expected,
-            observed=observed,
-            context={"member_id": claim.member_id or "", "expected": expected, "observed": observed},
-        )
+        if not certain:
+            return undecided(why_partly_seen(claim, *unlike))
+        expected = identifier_text(certain[-1].instance_id or b"")
+        observed = identifier_text(claim.instance_id)
+        context = {"member_id": claim.member_id or "", "expected": expected, "observed": observed}
+        return violates(expected=expected, observed=observed, context=context)
 
 
 def _is_before(claim: Claim, other: Claim) -> bool:

@@ -7,7 +7,6 @@ from expectations.conversation.observation import Observation
 from expectations.conversation.texts import RESERVED_UUIDS, identifier_text
 from expectations.rules.base.reason import why_unread
 from expectations.rules.base.rule import (
-    Judgement,
     Judgements,
     Level,
     NoState,
@@ -59,13 +58,7 @@ class InstanceIdReserved(Rule):
         elif request.instance_id not in RESERVED_UUIDS:
             yield conforms(request.count)
         else:
-            yield self._violates(request, identifier_text(request.instance_id))
-
-    def _violates(self, request: Observation, observed: str) -> Judgement:
-        return violates(
-            request.count,
-            expected="a client instance ID that is not reserved",
-            observed=observed,
-            context={"observed": observed},
-            level=Level.VIOLATION if self.spec is Spec.TAGGED else Level.IMPROVEMENT,
-        )
+            observed = identifier_text(request.instance_id)
+            level = Level.VIOLATION if self.spec is Spec.TAGGED else Level.IMPROVEMENT
+            expected = "a client instance ID that is not reserved"
+            yield violates(request.count, expected, observed, {"observed": observed}, level=level)

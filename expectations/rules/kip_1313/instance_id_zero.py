@@ -5,17 +5,7 @@ from __future__ import annotations
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.conversation.texts import ZERO_UUID
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    Spec,
-    Verdict,
-    violates,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, Spec, Verdict, violates
 from expectations.rules.kip_1313._instance_ids import judgement_of, zero_at_first, zero_later
 
 
@@ -56,16 +46,13 @@ class InstanceIdZero(Rule):
         at_first = zero_at_first(request, conversation)
         ruling = at_first or zero_later(request, conversation)
         if ruling is Verdict.VIOLATES:
-            yield self._violates(request, is_first=at_first is not None)
+            is_first = at_first is not None
+            yield violates(
+                request.count,
+                expected="a non-zero client instance ID",
+                observed=ZERO_UUID,
+                context={"request": "the first request uses" if is_first else "a later request uses"},
+                level=Level.VIOLATION if is_first or self.spec is Spec.TAGGED else Level.IMPROVEMENT,
+            )
         elif ruling is not None:
             yield judgement_of(ruling, request)
-
-    def _violates(self, request: Observation, *, is_first: bool) -> Judgement:
-        is_demanded = is_first or self.spec is Spec.TAGGED
-        return violates(
-            request.count,
-            expected="a non-zero client instance ID",
-            observed=ZERO_UUID,
-            context={"request": "the first request uses" if is_first else "a later request uses"},
-            level=Level.VIOLATION if is_demanded else Level.IMPROVEMENT,
-        )

@@ -41,12 +41,10 @@ class SaslHandshakeRaised(AdvertisementRule):
         highest = max((high for key, _, high in advertisement.ranges if key == SASL_HANDSHAKE), default=None)
         if highest is None:
             return None
-        return conforms() if highest <= HIGHEST else _violates(highest)
-
-
-def _violates(highest: int) -> Judgement:
-    return violates(
-        expected=f"SaslHandshake up to version {HIGHEST}",
-        observed=f"up to version {highest}",
-        context={"highest": str(highest)},
-    )
+        if highest <= HIGHEST:
+            return conforms()
+        return violates(
+            expected=f"SaslHandshake up to version {HIGHEST}",
+            observed=f"up to version {highest}",
+            context={"highest": str(highest)},
+        )

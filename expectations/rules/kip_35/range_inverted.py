@@ -36,16 +36,11 @@ class RangeInverted(AdvertisementRule):
 
     def judge_advertisement(self, advertisement: Advertisement) -> Judgement:
         """Judge an advertisement as a whole."""
-        wrong = _contradictions(advertisement.ranges)
-        return self._violates(wrong) if wrong else conforms()
-
-    def _violates(self, wrong: list[str]) -> Judgement:
-        entries = ", ".join(wrong)
-        return violates(
-            expected="one range for each API, its lowest version not above its highest",
-            observed=entries,
-            context={"entries": entries},
-        )
+        entries = ", ".join(_contradictions(advertisement.ranges))
+        if not entries:
+            return conforms()
+        expected = "one range for each API, its lowest version not above its highest"
+        return violates(expected=expected, observed=entries, context={"entries": entries})
 
 
 def _contradictions(ranges: AdvertisedRanges) -> list[str]:

@@ -49,16 +49,14 @@ class VersionOutOfRange(AdvertisedRangesRule):
         """Compare a request's version with the ranges in force."""
         if lacks_version(request):
             return undecided(Reason.CUT, request.count)
-        own = advertised.ranges.get(request.api_key)
-        return None if own is None else _compared(request, *own)
-
-
-def _compared(request: Observation, lowest: int, highest: int) -> Judgement:
-    if lowest <= request.api_version <= highest:
-        return conforms(request.count)
-    return violates(
-        request.count,
-        expected=f"version {lowest} to {highest}",
-        observed=f"version {request.api_version}",
-        context={"lowest": str(lowest), "highest": str(highest)},
-    )
+        if request.api_key not in advertised.ranges:
+            return None
+        lowest, highest = advertised.ranges[request.api_key]
+        if lowest <= request.api_version <= highest:
+            return conforms(request.count)
+        return violates(
+            request.count,
+            expected=f"version {lowest} to {highest}",
+            observed=f"version {request.api_version}",
+            context={"lowest": str(lowest), "highest": str(highest)},
+        )

@@ -9,16 +9,7 @@ from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.reason import Reason, why_unanswered, why_unread
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    Role,
-    Spec,
-    conforms,
-    undecided,
-    violates,
-)
+from expectations.rules.base.rule import Judgements, Level, Role, Spec, conforms, undecided, violates
 from expectations.rules.kip_511._software_pattern import is_claim_well_formed
 
 
@@ -60,21 +51,19 @@ class WellformedNameRefused(ClaimResponseRule):
             yield undecided(why_unread(response))
         elif body.error_code == NO_ERROR:
             yield conforms()
-        elif body.error_code == INVALID_REQUEST:
-            is_explained = _is_bound_to_id(asked, conversation) or not asked.request.is_clean
-            yield undecided(Reason.OTHER_CAUSE) if is_explained else self._violates(asked)
+        elif body.error_code != INVALID_REQUEST:
+            return
+        elif _is_bound_to_id(asked, conversation) or not asked.request.is_clean:
+            yield undecided(Reason.OTHER_CAUSE)
+        else:
+            observed = "error 42, INVALID_REQUEST"
+            context = {"name": asked.claim.name, "version_text": asked.claim.version}
+            yield violates(expected="any response but INVALID_REQUEST", observed=observed, context=context)
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge a valid claim as undecided: it may have been refused."""
         if _is_valid(asked):
             yield undecided(why_unanswered(conversation))
-
-    def _violates(self, asked: Asked) -> Judgement:
-        return violates(
-            expected="any response but INVALID_REQUEST",
-            observed="error 42, INVALID_REQUEST",
-            context={"name": asked.claim.name, "version_text": asked.claim.version},
-        )
 
 
 def _is_valid(asked: Asked) -> bool:

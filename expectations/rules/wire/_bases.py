@@ -9,17 +9,7 @@ from decoders.frame.record import Kind, Pairing
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Failure, Observation
 from expectations.rules.base.reason import Reason
-from expectations.rules.base.rule import (
-    Judgement,
-    Judgements,
-    Level,
-    NoState,
-    Role,
-    Rule,
-    conforms,
-    undecided,
-    violates,
-)
+from expectations.rules.base.rule import Judgements, Level, NoState, Role, Rule, conforms, undecided, violates
 
 
 class PairingRule(Rule):
@@ -79,17 +69,11 @@ class RemarkRule(Rule):
         remark = self.remark(frame)
         if frame.is_partly_read or not _is_certain(frame, remark, conversation):
             yield undecided(Reason.CUT if frame.is_partly_read else Reason.UNPAIRED, frame.count)
+        elif remark is None:
+            yield conforms(frame.count)
         else:
-            yield conforms(frame.count) if remark is None else self._violates(frame, remark)
-
-    def _violates(self, frame: Observation, remark: Failure) -> Judgement:
-        return violates(
-            frame.count,
-            expected=self.expected,
-            observed=remark.reason,
-            context=remark.context,
-            role=Role.CLIENT if frame.kind is Kind.REQUEST else Role.BROKER,
-        )
+            role = Role.CLIENT if frame.kind is Kind.REQUEST else Role.BROKER
+            yield violates(frame.count, self.expected, remark.reason, remark.context, role=role)
 
 
 def _is_certain(frame: Observation, remark: Failure | None, conversation: Conversation) -> bool:
