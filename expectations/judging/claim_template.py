@@ -8,10 +8,10 @@ from __future__ import annotations
 import binascii
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
-from typing import Any, Final
+from itertools import groupby, repeat
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -53,7 +53,7 @@ class Claimed:
     occurrences: _Integers
     gaps: _Integers
     texts: Sequence[object]
-    _filled: dict[_Gap | _Constant, Sequence[Any]] = field(default_factory=dict)
+    _filled: dict[_Gap, Sequence[Any]] = field(default_factory=dict)
 
     def chosen(self, rows: _Integers, occurrences: _Integers) -> Claimed:
         """Return some of them, with the evidence of these occurrences. `rows` are in order, each once."""
@@ -62,98 +62,77 @@ class Claimed:
         gaps = self.gaps[:, rows]
         return replace(self, windows=self.windows[rows], occurrences=occurrences, gaps=gaps, _filled={})
 
-    def values(self, gap: _Gap | _Constant) -> Sequence[Any]:
+    def values(self, gap: _Gap) -> Sequence[Any]:
         """Return the values that fill a gap. Claims of one transition share them."""
         if gap not in self._filled:
             self._filled[gap] = gap.of(self)
         return self._filled[gap]
 
 
-@dataclass(frozen=True, slots=True)
-class _Number:
-    gap: int
+class _Gap(NamedTuple):
+    """Where a claim has values of its own: `fill` returns that of each occurrence, by what is `given`."""
 
-    def of(self, claimed: Claimed) -> list[int]:
-        numbers: list[int] = claimed.gaps[self.gap].tolist()
-        return numbers
+    fill: Callable[..., Sequence[Any]]
+    given: tuple[Any, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class _Text:
-    gap: int
-
-    def of(self, claimed: Claimed) -> list[str]:
-        return [str(claimed.texts[number]) for number in claimed.gaps[self.gap].tolist()]
+    def of(self, claimed: Claimed) -> Sequence[Any]:
+        """Return the value of each occurrence."""
+        return self.fill(claimed, *self.given)
 
 
-@dataclass(frozen=True, slots=True)
-class _Uuid:
-    """A UUID in two gaps. Without a form it stays bytes."""
-
-    gap: int
-    form: UuidForm | None
-
-    def of(self, claimed: Claimed) -> list[bytes] | list[str]:
-        joined = np.ascontiguousarray(claimed.gaps[self.gap : self.gap + 2].T).tobytes()
-        if self.form is UuidForm.KAFKA:
-            return _kafkas(joined)
-        plain = [joined[at : at + UUID_BYTES] for at in range(0, len(joined), UUID_BYTES)]
-        return plain if self.form is None else [written(each, self.form) for each in plain]
+def _numbers(claimed: Claimed, gap: int) -> list[int]:
+    numbers: list[int] = claimed.gaps[gap].tolist()
+    return numbers
 
 
-@dataclass(frozen=True, slots=True)
-class _OfKey:
-    """Part of a connection's key."""
-
-    name: str
-
-    def of(self, claimed: Claimed) -> list[Any]:
-        columns = claimed.columns
-        if self.name == "id":
-            ids: list[bytes] = np.frombuffer(columns.ids, f"V{ID_BYTES}")[claimed.windows].tolist()
-            return ids
-        if self.name in ("client", "host"):
-            clients = map(columns.clients.__getitem__, claimed.windows.tolist())
-            return list(clients if self.name == "client" else map(host_of, clients))
-        named = [server if self.name == "server" else cluster for cluster, server, _ in columns.servers]
-        return list(map(named.__getitem__, columns.server_of[claimed.windows].tolist()))
+def _texts(claimed: Claimed, gap: int) -> list[str]:
+    return [str(claimed.texts[number]) for number in claimed.gaps[gap].tolist()]
 
 
-@dataclass(frozen=True, slots=True)
-class _EvidenceValue:
-    def of(self, claimed: Claimed) -> list[Evidence | None]:
-        given: list[Evidence | None] = [None] * len(claimed.occurrences)
-        places = np.flatnonzero(claimed.occurrences != _NOWHERE)
-        found = claimed.columns.evidence(claimed.occurrences[places])
-        for place, evidence in zip(places.tolist(), found, strict=True):
-            given[place] = evidence
-        return given
+def _uuids(claimed: Claimed, gap: int, form: UuidForm | None) -> list[bytes] | list[str]:
+    """Return the UUIDs in two gaps. Without a form they stay bytes."""
+    joined = np.ascontiguousarray(claimed.gaps[gap : gap + 2].T).tobytes()
+    if form is UuidForm.KAFKA:
+        return _kafkas(joined)
+    plain = [joined[at : at + UUID_BYTES] for at in range(0, len(joined), UUID_BYTES)]
+    return plain if form is None else [written(each, form) for each in plain]
 
 
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """A text that consists of several values and of constant parts between them."""
-
-    parts: tuple[str | _Text | _Uuid | _OfKey, ...]
-
-    def of(self, claimed: Claimed) -> list[str]:
-        count = len(claimed.windows)
-        columns = ([part] * count if isinstance(part, str) else claimed.values(part) for part in self.parts)
-        return list(map("".join, zip(*columns, strict=True)))
-
-
-@dataclass(frozen=True, slots=True)
-class _Constant:
-    """A value that is no connection's own."""
-
-    value: Any
-
-    def of(self, claimed: Claimed) -> list[Any]:
-        return [self.value] * len(claimed.windows)
+def _parts_of_keys(claimed: Claimed, name: str) -> list[Any]:
+    """Return a part of the connections' keys."""
+    columns = claimed.columns
+    if name == "id":
+        ids: list[bytes] = np.frombuffer(columns.ids, f"V{ID_BYTES}")[claimed.windows].tolist()
+        return ids
+    if name in ("client", "host"):
+        clients = map(columns.clients.__getitem__, claimed.windows.tolist())
+        return list(clients if name == "client" else map(host_of, clients))
+    named = [server if name == "server" else cluster for cluster, server, _ in columns.servers]
+    return list(map(named.__getitem__, columns.server_of[claimed.windows].tolist()))
 
 
-_Gap = _Number | _Text | _Uuid | _OfKey | _EvidenceValue | _Joined
-_EVIDENCE: Final = _EvidenceValue()
+def _evidence(claimed: Claimed) -> list[Evidence | None]:
+    given: list[Evidence | None] = [None] * len(claimed.occurrences)
+    places = np.flatnonzero(claimed.occurrences != _NOWHERE)
+    found = claimed.columns.evidence(claimed.occurrences[places])
+    for place, evidence in zip(places.tolist(), found, strict=True):
+        given[place] = evidence
+    return given
+
+
+def _joined(claimed: Claimed, *parts: str | _Gap) -> list[str]:
+    """Return texts that consist of several values and of constant parts between them."""
+    count = len(claimed.windows)
+    columns = ([part] * count if isinstance(part, str) else claimed.values(part) for part in parts)
+    return list(map("".join, zip(*columns, strict=True)))
+
+
+def _repeated(claimed: Claimed, value: Any) -> list[Any]:
+    """Return a value that is no connection's own."""
+    return [value] * len(claimed.windows)
+
+
+_EVIDENCE: Final = _Gap(_evidence)
 
 
 class ClaimTemplate:
@@ -172,7 +151,7 @@ class ClaimTemplate:
         self._cluster, self._name, self._until = map(writer.value, named)
         ordered = claim.first_sequence, claim.as_of, claim.since
         self.first_sequence, self.as_of, self.since = map(writer.value, ordered)
-        self._pieces = _united(writer.written(claim))
+        self._pieces = [*_united(writer.written(claim))]
         self._header_size = len(_header_of_array(len(self._pieces)))
 
     def digests(self, claimed: Claimed) -> _Integers:
@@ -226,7 +205,7 @@ class ClaimBatch:
     def add(self, template: ClaimTemplate, claimed: Claimed) -> None:
         """Add a claim of a transition, at all occurrences."""
         count, number = len(claimed.windows), len(self._made)
-        # What a server shows again says until when it did: each of its claims stands.
+        # A server's claim that is made again says until when it held, so all of them are kept.
         shown = -1 - claimed.occurrences if template.is_of_server else claimed.windows
         ordered = template.first_sequence.of(claimed), template.as_of.of(claimed)
         place = np.full(count, number), np.arange(count), claimed.occurrences
@@ -256,11 +235,10 @@ class ClaimBatch:
 
 
 class _Writer:
-    """Writes claims as msgpack in `pieces`, with gaps where stand-ins and traced numbers are."""
+    """Writes claims as msgpack, with gaps where stand-ins and traced numbers are."""
 
     def __init__(self, stand_ins: StandIns) -> None:
         self.gaps: list[Linear] = []
-        self.pieces: list[bytes | _Gap] = []
         self._known: dict[tuple[Linear, ...], int] = {}
         self._stand_ins = stand_ins
         self._named = self._names()
@@ -273,43 +251,43 @@ class _Writer:
             self.gaps += values
         return self._known[values]
 
-    def written(self, claim: Claim) -> list[bytes | _Gap]:
-        """Write a claim; its evidence is a gap, whether it gives any or not."""
+    def written(self, claim: Claim) -> Iterator[bytes | _Gap]:
+        """Yield the pieces of a claim; its evidence is a gap, whether it gives any or not."""
         if claim.evidence is not None and self._stand_ins.texts.get(claim.evidence) != input_cell("evidence"):
             raise NotFollowedError
-        self.pieces = [_header_of_array(len(Claim.__struct_fields__))]
+        yield _header_of_array(len(Claim.__struct_fields__))
         for name in Claim.__struct_fields__:
             if name == "evidence":
-                self.pieces.append(_EVIDENCE)
+                yield _EVIDENCE
             else:
-                self._write(getattr(claim, name))
-        return self.pieces
+                yield from self._pieces(getattr(claim, name))
 
-    def value(self, value: Any) -> _Gap | _Constant:
+    def value(self, value: Any) -> _Gap:
         """Return what a value is filled with."""
-        return self._gap_for(value) or _Constant(value)
+        return self._gap_for(value) or _Gap(_repeated, (value,))
 
-    def _write(self, value: Any) -> None:
-        """Write a value of msgpack's types, or a struct of such values."""
+    def _pieces(self, value: Any) -> Iterator[bytes | _Gap]:
+        """Yield the pieces of a value of msgpack's types, or of a struct of such values."""
         gap = self._gap_for(value)
         if gap is not None:
-            self.pieces.append(gap)
+            yield gap
         elif isinstance(value, msgspec.Struct):
             tag = type(value).__struct_config__.tag
-            self._write([*([tag] if tag else []), *msgspec.structs.astuple(value)])
+            yield from self._pieces([*([tag] if tag else []), *msgspec.structs.astuple(value)])
         elif isinstance(value, list | tuple):
-            self.pieces.append(_header_of_array(len(value)))
+            yield _header_of_array(len(value))
             for each in value:
-                self._write(each)
+                yield from self._pieces(each)
         else:
-            self.pieces.append(_ENCODER.encode(value))
+            yield _ENCODER.encode(value)
 
-    def _names(self) -> dict[str, Callable[[], _Text | _Uuid | _OfKey]]:
+    def _names(self) -> dict[str, Callable[[], _Gap]]:
         """Return what stand-ins in texts stand for."""
         key = self._stand_ins.key()
         parts = ("cluster", key.cluster), ("client", key.client), ("server", key.server)
-        found: dict[str, Callable[[], _Text | _Uuid | _OfKey]] = {
-            text: functools.partial(_OfKey, name) for name, text in (*parts, ("host", host_of(key.client)))
+        found: dict[str, Callable[[], _Gap]] = {
+            text: functools.partial(_Gap, _parts_of_keys, (name,))
+            for name, text in (*parts, ("host", host_of(key.client)))
         }
         for text, cell in self._stand_ins.texts.items():
             if isinstance(text, str):
@@ -319,24 +297,24 @@ class _Writer:
                 found[written(identifier, form)] = functools.partial(self._uuid, cell, form)
         return found
 
-    def _text(self, cell: int) -> _Text:
-        return _Text(self.gap(Linear(cell)))
+    def _text(self, cell: int) -> _Gap:
+        return _Gap(_texts, (self.gap(Linear(cell)),))
 
-    def _uuid(self, cell: int, form: UuidForm | None) -> _Uuid:
-        return _Uuid(self.gap(Linear(cell), Linear(cell + 1)), form)
+    def _uuid(self, cell: int, form: UuidForm | None) -> _Gap:
+        return _Gap(_uuids, (self.gap(Linear(cell), Linear(cell + 1)), form))
 
     def _gap_for(self, value: Any) -> _Gap | None:
         if isinstance(value, TracedNumber):
-            return _Number(self.gap(value.linear))
+            return _Gap(_numbers, (self.gap(value.linear),))
         if isinstance(value, bytes):
             if value == self._stand_ins.key().id:
-                return _OfKey("id")
+                return _Gap(_parts_of_keys, ("id",))
             cell = self._stand_ins.uuids.get(value)
             return None if cell is None else self._uuid(cell, None)
         return self._gap_for_text(value) if isinstance(value, str) else None
 
     def _gap_for_text(self, value: str) -> _Gap | None:
-        parts: list[str | _Text | _Uuid | _OfKey] = []
+        parts: list[str | _Gap] = []
         end = 0
         for found in self._scan.finditer(value):
             parts += value[end : found.start()], self._named[found.group()]()
@@ -344,18 +322,16 @@ class _Writer:
         if not parts:
             return None
         parts = [part for part in (*parts, value[end:]) if part]
-        return _Joined(tuple(parts)) if len(parts) > 1 or isinstance(parts[0], str) else parts[0]
+        return _Gap(_joined, tuple(parts)) if len(parts) > 1 or isinstance(parts[0], str) else parts[0]
 
 
-def _united(pieces: Iterable[bytes | _Gap]) -> list[msgspec.Raw | _Gap]:
-    """Return pieces as they are encoded; constants that follow each other become one."""
-    united: list[bytes | _Gap] = []
-    for piece in pieces:
-        if isinstance(piece, bytes) and united and isinstance(united[-1], bytes):
-            united[-1] += piece
+def _united(pieces: Iterable[Any]) -> Iterator[msgspec.Raw | _Gap]:
+    """Yield pieces as they are encoded; constants that follow each other become one."""
+    for kind, following in groupby(pieces, type):
+        if kind is bytes:
+            yield msgspec.Raw(b"".join(following))
         else:
-            united.append(piece)
-    return [msgspec.Raw(each) if isinstance(each, bytes) else each for each in united]
+            yield from following
 
 
 def _kafkas(joined: bytes) -> list[str]:
