@@ -36,10 +36,6 @@ _FAULT: Final = "Report it as a fault of kipwatch, with the file."
 
 
 def connections_expectations() -> tuple[Expectation, ...]:
-    return (*_of_identity(), *_of_times())
-
-
-def _of_identity() -> tuple[Expectation, ...]:
     return (
         expected(
             expect.ExpectColumnValuesToMatchRegex,
@@ -73,11 +69,6 @@ def _of_identity() -> tuple[Expectation, ...]:
             column="has_ranges",
             value_set=[True],
         ),
-    )
-
-
-def _of_times() -> tuple[Expectation, ...]:
-    return (
         expected(
             expect.ExpectColumnPairValuesAToBeGreaterThanB,
             "opened-before-changed",
@@ -94,7 +85,7 @@ def _of_times() -> tuple[Expectation, ...]:
             "closing-has-time",
             CRITICAL,
             "A connection that says how it closed says when.",
-            "Report it as a fault of kipwatch, with the file.",
+            _FAULT,
             column="closed_at",
             row_condition=Column("closing").is_not_null(),
         ),
@@ -133,7 +124,7 @@ def brokers_expectations() -> tuple[Expectation, ...]:
             "ranges-named",
             CRITICAL,
             "A broker's ranges are in the row that has their `ranges_id`, and nowhere else.",
-            "Report it as a fault of kipwatch, with the file.",
+            _FAULT,
             column="is_named",
             value_set=[True],
         ),
@@ -142,7 +133,7 @@ def brokers_expectations() -> tuple[Expectation, ...]:
             "shown-first-before-last",
             CRITICAL,
             "A broker's first showing in a batch is not later than the last.",
-            "Report it as a fault of kipwatch, with the file.",
+            _FAULT,
             column_A="last_seen",
             column_B="first_seen",
             or_equal=True,
@@ -152,10 +143,6 @@ def brokers_expectations() -> tuple[Expectation, ...]:
 
 
 def groups_expectations() -> tuple[Expectation, ...]:
-    return (*_of_members(), *_of_changes())
-
-
-def _of_members() -> tuple[Expectation, ...]:
     return (
         among("protocol", "protocol-known", PROTOCOLS, "A group follows one of Kafka's four protocols."),
         *(
@@ -188,11 +175,6 @@ def _of_members() -> tuple[Expectation, ...]:
             column="api_version",
             min_value=0,
         ),
-    )
-
-
-def _of_changes() -> tuple[Expectation, ...]:
-    return (
         counted("changes", "member-changes-counted"),
         unique(
             "member-changed-once",

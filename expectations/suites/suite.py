@@ -32,6 +32,7 @@ CONNECTION_ID: Final = r"^[0-9a-f]{32}$"
 ENDPOINT: Final = r"^(?:\d+\.\d+\.\d+\.\d+|\[[0-9a-f:.]+\]):\d+$"
 """An address with a port, as every table writes it."""
 DELETE_COPY: Final = "Delete the copy: its rows count twice."
+WRONG_SUMS: Final = "Do not build on the sums of this day; report it as a fault of kipwatch, with the file."
 LEAST_SHARE: Final = 1.0
 """The share of rows that must meet an expectation which names none."""
 
@@ -86,7 +87,7 @@ def counted(column: str, identifier: str, *, least: int = 1) -> Expectation:
         identifier,
         CRITICAL,
         f"`{column}` is {least} or more: a row is written for what happened only.",
-        "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
+        WRONG_SUMS,
         column=column,
         min_value=least,
     )

@@ -13,7 +13,16 @@ from great_expectations import expectations as expect
 
 from decoders.protocol import NO_ERROR
 from decoders.schema.registry import Schemas
-from expectations.suites.suite import CRITICAL, OF_A_BATCH, WARNING, Expectation, counted, expected, unique
+from expectations.suites.suite import (
+    CRITICAL,
+    OF_A_BATCH,
+    WARNING,
+    WRONG_SUMS,
+    Expectation,
+    counted,
+    expected,
+    unique,
+)
 
 SHORTEST_REQUEST: Final = 8
 """Bytes of the length, API key and API version: a client may send a request of nothing else."""
@@ -39,41 +48,6 @@ CALLS: Final = (
 
 def usage_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
     """Return the expectations on usage, with the APIs of a release."""
-    return (*_of_counts(), *_of_calls(schemas), *_of_ratios())
-
-
-def errors_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
-    """Return the expectations on errors, with the APIs of a release."""
-    return (
-        counted("responses", "responses-counted"),
-        unique(
-            "errors-once",
-            (*CALLS, "error_code"),
-            "A batch counts the same errors in one row.",
-            row_condition=OF_A_BATCH,
-        ),
-        api_known(schemas),
-        expected(
-            expect.ExpectColumnValuesToNotBeInSet,
-            "error-is-one",
-            CRITICAL,
-            "Code 0 is no error, and no row counts it.",
-            "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
-            column="error_code",
-            value_set=[NO_ERROR],
-        ),
-        expected(
-            expect.ExpectColumnValuesToNotBeNull,
-            "error-has-code",
-            CRITICAL,
-            "A row names the error that it counts.",
-            "Do not build on the sums of this day; report it as a fault of kipwatch, with the file.",
-            column="error_code",
-        ),
-    )
-
-
-def _of_counts() -> tuple[Expectation, ...]:
     return (
         counted("requests", "requests-counted", least=0),
         expected(
@@ -100,24 +74,6 @@ def _of_counts() -> tuple[Expectation, ...]:
             column="is_checked",
             value_set=[True],
         ),
-    )
-
-
-def api_known(schemas: Schemas) -> Expectation:
-    """Expect that APIs have the names of the schemas."""
-    return expected(
-        expect.ExpectColumnValuesToBeInSet,
-        "api-known",
-        CRITICAL,
-        "APIs have the names of the schemas; those that no schema has are `unknown`.",
-        "Audit with the --schemas that the query runs with.",
-        column="api",
-        value_set=[*schemas.api_names.values(), UNKNOWN],
-    )
-
-
-def _of_calls(schemas: Schemas) -> tuple[Expectation, ...]:
-    return (
         api_known(schemas),
         expected(
             expect.ExpectColumnValuesToBeInSet,
@@ -138,11 +94,6 @@ def _of_calls(schemas: Schemas) -> tuple[Expectation, ...]:
             column="headed_call",
             value_set=[f"{call}:{header}" for call, header in _calls(schemas)],
         ),
-    )
-
-
-def _of_ratios() -> tuple[Expectation, ...]:
-    return (
         expected(
             expect.ExpectColumnValuesToNotBeNull,
             "header-certain",
@@ -171,6 +122,50 @@ def _of_ratios() -> tuple[Expectation, ...]:
             column="client_software_name",
             mostly=NAMED,
         ),
+    )
+
+
+def errors_expectations(schemas: Schemas) -> tuple[Expectation, ...]:
+    """Return the expectations on errors, with the APIs of a release."""
+    return (
+        counted("responses", "responses-counted"),
+        unique(
+            "errors-once",
+            (*CALLS, "error_code"),
+            "A batch counts the same errors in one row.",
+            row_condition=OF_A_BATCH,
+        ),
+        api_known(schemas),
+        expected(
+            expect.ExpectColumnValuesToNotBeInSet,
+            "error-is-one",
+            CRITICAL,
+            "Code 0 is no error, and no row counts it.",
+            WRONG_SUMS,
+            column="error_code",
+            value_set=[NO_ERROR],
+        ),
+        expected(
+            expect.ExpectColumnValuesToNotBeNull,
+            "error-has-code",
+            CRITICAL,
+            "A row names the error that it counts.",
+            WRONG_SUMS,
+            column="error_code",
+        ),
+    )
+
+
+def api_known(schemas: Schemas) -> Expectation:
+    """Expect that APIs have the names of the schemas."""
+    return expected(
+        expect.ExpectColumnValuesToBeInSet,
+        "api-known",
+        CRITICAL,
+        "APIs have the names of the schemas; those that no schema has are `unknown`.",
+        "Audit with the --schemas that the query runs with.",
+        column="api",
+        value_set=[*schemas.api_names.values(), UNKNOWN],
     )
 
 
