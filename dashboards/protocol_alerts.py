@@ -75,110 +75,28 @@ def _offences(*matchers: str) -> str:
     return select(OFFENCES, level(Level.VIOLATION), *matchers)
 
 
-def _client_violation() -> Alert:
-    offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), IDENTIFIED)
-    return Alert(
-        CLIENT_VIOLATION,
-        Watches.KAFKA,
-        Severity.WARNING,
-        f"{total(offences, *BY_SOFTWARE)} > 0",
-        summary="A Kafka client breaks a rule of the protocol.",
-        description=(
-            f"{CLIENT}{OF} broke {{{{ $labels.rule }}}}; offences in 5 minutes: about "
-            f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
-        ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
-        variables=BY_SOFTWARE,
-        details={"versions": VERSIONS, "connections": OPEN},
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
-    )
+def _violations(software: str) -> str:
+    """Violations by clients whose software a matcher selects, of rules without alerts of their own."""
+    return total(_offences(role(Role.CLIENT), none_of("rule", SHARED), software), *BY_SOFTWARE)
 
 
-def _unidentified_violation() -> Alert:
-    """Fire for repeated offences: one packet of a scanner is an offence, too."""
-    offences = _offences(role(Role.CLIENT), none_of("rule", SHARED), UNIDENTIFIED)
-    times = f"count_over_time(({total(offences, *BY_SOFTWARE)} > 0)[{UNIDENTIFIED_FOR}:5m])"
-    return Alert(
-        CLIENT_VIOLATION,
-        Watches.KAFKA,
-        Severity.WARNING,
-        f"{times} >= {UNIDENTIFIED_TIMES}",
-        summary="A Kafka client that never says which software it is breaks a rule of the protocol.",
-        description=(
-            f"Connections without a name{OF} broke {{{{ $labels.rule }}}} again and again: in {ABOUT} "
-            f"periods of 5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their "
-            "addresses and the bytes."
-        ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
-        variables=BY_SOFTWARE,
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
-        labels={"identified": "false"},
-    )
-
-
-def _broker_violation() -> Alert:
-    return Alert(
-        "KafkaBrokerProtocolViolation",
-        Watches.KAFKA,
-        Severity.WARNING,
-        f"{total(_offences(role(Role.BROKER)), *BY_RULE)} > 0",
-        summary="A Kafka broker breaks a rule of the protocol.",
-        description=(
-            f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}.{WHERE} The topic "
-            "kipwatch.findings names the broker, the connections and the bytes."
-        ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
-        variables=BY_RULE,
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
-    )
-
-
-def _new_software() -> Alert:
+def _newly_violating() -> str:
     offences, software = _offences(role(Role.CLIENT), IDENTIFIED), ("job", "cluster", "owner", *SOFTWARE)
     known = total(f"max_over_time({offences}[{KNOWN_FOR}] offset {NEW_FOR})", *software)
-    return Alert(
-        "KafkaClientSoftwareNewlyViolating",
-        Watches.KAFKA,
-        Severity.INFO,
-        f"{total(offences, *software)} > 0 unless {known} > 0",
-        summary="A version of a client software violates that did not before.",
-        description=(
-            f"{CLIENT} {{{{ $labels.client_software_version }}}}{OF} broke rules for the "
-            f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}.{IN} It is a new release or a "
-            "new client."
-        ),
-        dashboard=CLIENTS,
-        variables=("job", "cluster", "owner", "client_software_name"),
-        findings=FINDINGS,
-        keep=KEEP_FIRING,
-    )
+    return f"{total(offences, *software)} > 0 unless {known} > 0"
 
 
-def _instance_id_shared() -> Alert:
-    return _shared(
-        "KafkaClientInstanceIdShared",
-        Severity.WARNING,
-        INSTANCE_ID_SHARED,
-        summary="Different clients present the same instance ID.",
-        consequence="Brokers take them for one client: the telemetry of one is booked to the other.",
-    )
+def _misrouted() -> str:
+    misrouted = select(OFFENCES, one_of("rule", [MISROUTED]), none_of("level", [SUPPRESSED]))
+    return f"{total(misrouted, *BY_RULE)} > {MISROUTED_STORM}"
 
 
-def _member_id_shared() -> Alert:
-    return _shared(
-        "KafkaMemberIdShared",
-        Severity.CRITICAL,
-        MEMBER_ID_SHARED,
-        summary="Two consumers of a group present the same member ID.",
-        consequence=(
-            "The coordinator takes them for one member: each fences the other, and records may go unread."
-        ),
+def _policy_not_met() -> str:
+    success = f"min_over_time({metrics.EXPECTATION_SUCCESS.name}[{VALIDATED_WITHIN}])"
+    info = f"max by (job, suite, expectation, says) ({metrics.POLICY_INFO.name})"
+    return (
+        f"(min by (job, suite, expectation) ({success}) == 0) "
+        f"+ on (job, suite, expectation) group_left (says) (0 * {info})"
     )
 
 
@@ -202,13 +120,96 @@ def _shared(name: str, severity: Severity, rule: str, *, summary: str, consequen
     )
 
 
-def _misrouted() -> Alert:
-    misrouted = select(OFFENCES, one_of("rule", [MISROUTED]), none_of("level", [SUPPRESSED]))
-    return Alert(
+ALERTS: Final = (
+    Alert(
+        CLIENT_VIOLATION,
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"{_violations(IDENTIFIED)} > 0",
+        summary="A Kafka client breaks a rule of the protocol.",
+        description=(
+            f"{CLIENT}{OF} broke {{{{ $labels.rule }}}}; offences in 5 minutes: about "
+            f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
+        ),
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_SOFTWARE,
+        details={"versions": VERSIONS, "connections": OPEN},
+        findings=FINDINGS_OF_LABEL,
+        keep=KEEP_FIRING,
+    ),
+    # Repeated offences only: one packet of a scanner is an offence, too.
+    Alert(
+        CLIENT_VIOLATION,
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"count_over_time(({_violations(UNIDENTIFIED)} > 0)[{UNIDENTIFIED_FOR}:5m]) >= {UNIDENTIFIED_TIMES}",
+        summary="A Kafka client that never says which software it is breaks a rule of the protocol.",
+        description=(
+            f"Connections without a name{OF} broke {{{{ $labels.rule }}}} again and again: in {ABOUT} "
+            f"periods of 5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their "
+            "addresses and the bytes."
+        ),
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_SOFTWARE,
+        findings=FINDINGS_OF_LABEL,
+        keep=KEEP_FIRING,
+        labels={"identified": "false"},
+    ),
+    Alert(
+        "KafkaBrokerProtocolViolation",
+        Watches.KAFKA,
+        Severity.WARNING,
+        f"{total(_offences(role(Role.BROKER)), *BY_RULE)} > 0",
+        summary="A Kafka broker breaks a rule of the protocol.",
+        description=(
+            f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}.{WHERE} The topic "
+            "kipwatch.findings names the broker, the connections and the bytes."
+        ),
+        section=SECTION_OF_LABEL,
+        dashboard=RULE,
+        variables=BY_RULE,
+        findings=FINDINGS_OF_LABEL,
+        keep=KEEP_FIRING,
+    ),
+    Alert(
+        "KafkaClientSoftwareNewlyViolating",
+        Watches.KAFKA,
+        Severity.INFO,
+        _newly_violating(),
+        summary="A version of a client software violates that did not before.",
+        description=(
+            f"{CLIENT} {{{{ $labels.client_software_version }}}}{OF} broke rules for the "
+            f"first time in {KNOWN_FOR}; offences in 5 minutes: about {ABOUT}.{IN} It is a new release or a "
+            "new client."
+        ),
+        dashboard=CLIENTS,
+        variables=("job", "cluster", "owner", "client_software_name"),
+        findings=FINDINGS,
+        keep=KEEP_FIRING,
+    ),
+    _shared(
+        "KafkaClientInstanceIdShared",
+        Severity.WARNING,
+        INSTANCE_ID_SHARED,
+        summary="Different clients present the same instance ID.",
+        consequence="Brokers take them for one client: the telemetry of one is booked to the other.",
+    ),
+    _shared(
+        "KafkaMemberIdShared",
+        Severity.CRITICAL,
+        MEMBER_ID_SHARED,
+        summary="Two consumers of a group present the same member ID.",
+        consequence=(
+            "The coordinator takes them for one member: each fences the other, and records may go unread."
+        ),
+    ),
+    Alert(
         "KafkaClientsMisrouted",
         Watches.KAFKA,
         Severity.WARNING,
-        f"{total(misrouted, *BY_RULE)} > {MISROUTED_STORM}",
+        _misrouted(),
         summary="Many clients reach another broker than they meant to.",
         description=(
             f"Brokers told about {ABOUT} connections in 5 minutes that they came to the wrong broker or "
@@ -218,18 +219,12 @@ def _misrouted() -> Alert:
         variables=BY_RULE,
         findings=FINDINGS_OF_LABEL,
         keep=KEEP_FIRING,
-    )
-
-
-def _policy_not_met() -> Alert:
-    success = f"min_over_time({metrics.EXPECTATION_SUCCESS.name}[{VALIDATED_WITHIN}])"
-    info = f"max by (job, suite, expectation, says) ({metrics.POLICY_INFO.name})"
-    return Alert(
+    ),
+    Alert(
         "KafkaPolicyNotMet",
         Watches.KAFKA,
         Severity.WARNING,
-        f"(min by (job, suite, expectation) ({success}) == 0) "
-        f"+ on (job, suite, expectation) group_left (says) (0 * {info})",
+        _policy_not_met(),
         summary="A policy of your own is not kept.",
         description=(
             "A sample within the last hour did not meet {{ $labels.expectation }} of the policy "
@@ -238,16 +233,5 @@ def _policy_not_met() -> Alert:
         dashboard=PIPELINE,
         variables=("job",),
         keep=KEEP_FIRING,
-    )
-
-
-ALERTS: Final = (
-    _client_violation(),
-    _unidentified_violation(),
-    _broker_violation(),
-    _new_software(),
-    _instance_id_shared(),
-    _member_id_shared(),
-    _misrouted(),
-    _policy_not_met(),
+    ),
 )
