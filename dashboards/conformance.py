@@ -122,7 +122,7 @@ def _alerts(addresses: Addresses, alerts: Iterable[Alert]) -> panels.Panel:
             "Firing": addresses.with_sections(queries.FIRING, own) if what_to_do else queries.FIRING,
         },
         [
-            tables.TableColumn("alertname", "Alert", 215, leads=links.to_subject(), grows=False),
+            tables.TableColumn("alertname", "Alert", 215, leads=links.TO_SUBJECT, grows=False),
             tables.SEVERITY,
             tables.SINCE,
             tables.TableColumn("Firing", "Firing", 65, unit=panels.COUNT),

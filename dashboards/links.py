@@ -90,22 +90,19 @@ FINDINGS = "findings"
 """The application's anchor of the latest findings of all rules."""
 FINDINGS_OF_LABEL = f'{FINDINGS}-{{{{ $labels.rule | reReplaceAll "/" "-" }}}}'
 """The application's anchor of those of the rule that an alert names."""
-
-
-def to_rule() -> str:
-    """Link a cell with a rule to that rule on the Rule dashboard."""
-    return f"/d/{RULE}?{KEPT}&{CHOSEN}&${{software:queryparam}}&var-rule=${{__value.text}}"
-
-
-def to_owner() -> str:
-    """Link a cell with an owner to the offences of their clients."""
-    kept = f"{KEPT}&${{rule:queryparam}}&${{software:queryparam}}&${{cluster:queryparam}}"
-    return f"/d/{CONFORMANCE}?{kept}&var-owner=${{__value.text}}"
-
-
-def to_client() -> str:
-    """Link a cell with a client software to the Client dashboard."""
-    return f"/d/{CLIENT}?{KEPT}&{CHOSEN}&var-software=${{__value.text}}"
+TO_RULE = f"/d/{RULE}?{KEPT}&{CHOSEN}&${{software:queryparam}}&var-rule=${{__value.text}}"
+"""Leads from a cell with a rule to that rule on the Rule dashboard."""
+TO_OWNER = (
+    f"/d/{CONFORMANCE}?{KEPT}&${{rule:queryparam}}&${{software:queryparam}}&${{cluster:queryparam}}"
+    "&var-owner=${__value.text}"
+)
+"""Leads from a cell with an owner to the offences of their clients."""
+TO_CLIENT = f"/d/{CLIENT}?{KEPT}&{CHOSEN}&var-software=${{__value.text}}"
+"""Leads from a cell with a client software to the Client dashboard."""
+TO_SUBJECT = f"/d/${{__data.fields.{SUBJECT}}}{KEPT}"
+"""Leads from a row with an alert to what it is about."""
+TO_PAGE = f"${{__data.fields.{PAGE}}}"
+"""Leads from a row to the page that its label names."""
 
 
 def with_subject(expression: str) -> str:
@@ -113,13 +110,3 @@ def with_subject(expression: str) -> str:
     led = f'label_replace({expression}, "{SUBJECT}", "{PIPELINE}?", "", "")'
     led = f'label_replace({led}, "{SUBJECT}", "{CLIENT}?var-software=$1&", "client_software_name", "(.+)")'
     return f'label_replace({led}, "{SUBJECT}", "{RULE}?var-rule=$1&", "rule", "(.+)")'
-
-
-def to_subject() -> str:
-    """Link a row with an alert to what it is about."""
-    return f"/d/${{__data.fields.{SUBJECT}}}{KEPT}"
-
-
-def to_page() -> str:
-    """Link a row to the page that its label names."""
-    return f"${{__data.fields.{PAGE}}}"

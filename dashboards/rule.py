@@ -125,7 +125,7 @@ def _by_software() -> panels.Panel:
 
 
 def _pages(addresses: Addresses) -> panels.Panel:
-    page = links.to_page() if addresses.is_published else ""
+    page = links.TO_PAGE if addresses.is_published else ""
     return tables.table_panel(
         "The rule and its page",
         "Where the rule's page is, which says why it matters and what to do: the command that prints it, "

@@ -60,13 +60,13 @@ class TableColumn:
         return [model.DynamicConfigValue(id_val=name, value=value) for name, value in said.items()]
 
 
-CLIENT = TableColumn("client_software_name", "Client", 120, leads=links.to_client())
+CLIENT = TableColumn("client_software_name", "Client", 120, leads=links.TO_CLIENT)
 VERSION = TableColumn("client_software_version", "Version", 80)
 CLUSTER = TableColumn("cluster", "Cluster", 80)
-OWNER = TableColumn("owner", "Owner", 140, leads=links.to_owner())
+OWNER = TableColumn("owner", "Owner", 140, leads=links.TO_OWNER)
 LISTENER = TableColumn("listener", "Listener", 120)
 OWNED = TableColumn("owner", "Owner", 80)
-RULE = TableColumn("rule", "Rule", RULE_WIDTH, leads=links.to_rule(), grows=False)
+RULE = TableColumn("rule", "Rule", RULE_WIDTH, leads=links.TO_RULE, grows=False)
 _RANKED = {rank: (name, panels.LEVELS[name]) for name, rank in RANKS.items()}
 LEVEL = TableColumn("Level", "Level", 90, states=_RANKED, unit="none")
 API = TableColumn("api", "API", 250)
@@ -88,7 +88,7 @@ SINCE = TableColumn("Since", "Since", 137, unit=panels.MOMENT)
 SUBJECT = TableColumn(links.SUBJECT, "Subject", 0, is_hidden=True)
 """What the link of an alert leads to."""
 WHAT_TO_DO = (
-    TableColumn(links.RUNBOOK, "Runbook", 100, leads=links.to_page(), grows=False),
+    TableColumn(links.RUNBOOK, "Runbook", 100, leads=links.TO_PAGE, grows=False),
     TableColumn(links.PAGE, "Page", 0, is_hidden=True),
 )
 LAST = TableColumn("Last", "Last", 137, unit=panels.MOMENT)
@@ -121,6 +121,11 @@ def table_panel(
 
     Labels without a column are left out. `sort` names headers, highest values first.
     """
+    names = _names(queries, columns)
+    order: dict[str, object] = {
+        "indexByName": {name: place for place, name in enumerate(names)},
+        "renameByName": {name: column.header for name, column in zip(names, columns, strict=True)},
+    }
     panel = (
         table.Panel()
         .title(title)
@@ -130,8 +135,8 @@ def table_panel(
         .thresholds(panels.thresholds([(0, GREY)]))
         .no_value(empty)
         .with_transformation(_transformation("merge", {}))
-        .with_transformation(_transformation("filterFieldsByName", _kept(queries, columns)))
-        .with_transformation(_transformation("organize", _order(queries, columns)))
+        .with_transformation(_transformation("filterFieldsByName", {"include": {"names": names}}))
+        .with_transformation(_transformation("organize", order))
         .sort_by([options.TableSortByFieldState().display_name(header).desc(True) for header in sort])
         .height(height)
         .span(span)
@@ -174,25 +179,12 @@ def matrix_panel(
     )
 
 
-def _fields(queries: dict[str, str]) -> dict[str, str]:
-    # Grafana calls the values of a single query "Value", those of several by their references.
+def _names(queries: dict[str, str], columns: Sequence[TableColumn]) -> list[str]:
+    """Return what Grafana calls the columns."""
+    # The values of a single query are "Value", those of several are called by their references.
     values = ["Value"] if len(queries) == 1 else [f"Value #{reference}" for reference in REFERENCES]
-    return dict(zip(queries, values, strict=False))
-
-
-def _kept(queries: dict[str, str], columns: Sequence[TableColumn]) -> dict[str, object]:
-    fields = _fields(queries)
-    return {"include": {"names": [fields.get(column.source, column.source) for column in columns]}}
-
-
-def _order(queries: dict[str, str], columns: Sequence[TableColumn]) -> dict[str, object]:
-    fields = _fields(queries)
-    names = [fields.get(column.source, column.source) for column in columns]
-    headers = [column.header for column in columns]
-    return {
-        "indexByName": {name: place for place, name in enumerate(names)},
-        "renameByName": dict(zip(names, headers, strict=True)),
-    }
+    fields = dict(zip(queries, values, strict=False))
+    return [fields.get(column.source, column.source) for column in columns]
 
 
 def _transformation(identifier: str, settings: dict[str, object]) -> model.DataTransformerConfig:
