@@ -117,7 +117,8 @@ TICK_TEMPLATE: Final = StatementTemplate(Statement(Kind.HEARTBEAT))
 class Automaton:
     """Facts, templates and transitions, by number. `clears` counts how often it was full.
 
-    `yields` are the transitions without what the walk knows of them: their checks and claims.
+    `yields` are the transitions without what the walk knows of them: their checks and claims. `configured`
+    numbers what is configured of servers.
     """
 
     def __init__(self, judge: Judge, secret: bytes) -> None:
@@ -135,7 +136,7 @@ class Automaton:
         self._facts_numbers: dict[bytes, int] = {}
         self._template_numbers = {TICK_TEMPLATE: TICK}
         self._versions = Numbered[ApiVersion]()
-        self._configured = Numbered[ClusterDescription | None]()
+        self.configured = Numbered[ClusterDescription | None]()
         # Transitions are many and their checks few: equal checks are one object.
         self._checks: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._sightings: dict[_Key, int] = {}
@@ -192,10 +193,6 @@ class Automaton:
             is_request = template.statement.kind is Kind.REQUEST
             self._tables.templates[number] = template.own, *in_flight, is_request
         return number
-
-    def configured_number(self, configured: ClusterDescription | None) -> int:
-        """Return the number of what is configured of a server."""
-        return self._configured.number(configured)
 
     def process(self, given: WalkInput, rows: _Integers) -> Walked:
         """Walk windows; learn transitions that some of them lack, and walk these again.
@@ -268,7 +265,7 @@ class Automaton:
             bool(bits & SINGLE),
             bool(bits & PAIRED),
             bool(bits & CORRELATED),
-            self._configured.values[relation >> CONFIGURED_AT],
+            self.configured.values[relation >> CONFIGURED_AT],
         )
 
     def _walk(self, given: WalkInput, windows: _Integers, rows: _Integers, walked: Walked) -> _Integers:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import OF_CLIENTS, Claim, IdentityKind
-from expectations.judging.finding import Finding, finding_of
+from expectations.judging.finding import finding_of
 from expectations.judging.identity_state import (
     CLAIM_LIMITS,
     SETTLED_AFTER,
@@ -138,25 +138,8 @@ class IdentityJudge:
             self._count(outcome, rule, judgement, known.claim)
 
     def _accuse(self, rule: IdentityRule, known: KnownClaim, judgement: Judgement, outcome: Outcome) -> None:
-        finding = self._terms.decided(self._finding(rule, judgement, known.claim))
-        outcome.count_offence(finding)
-        outcome.findings.append(finding)
-        if rule.id not in known.accused:
-            self._count(outcome, rule, judgement, known.claim)
-
-    def _give_up(self, known: KnownClaim, outcome: Outcome) -> None:
-        for rule in self._rules_of[known.claim.identity.kind]:
-            is_open = rule.id not in known.accused and rule.id not in known.judged
-            if is_open and rule.concerns(known.claim):
-                self._count(outcome, rule, undecided(Reason.FORGOTTEN), known.claim)
-
-    def _count(self, outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
-        outcome.count_identity(rule, judgement, self._terms.listener(claim.server))
-        if claim.connection:
-            outcome.judged.append((claim.connection, rule.id, str(judgement.ruling)))
-
-    def _finding(self, rule: IdentityRule, judgement: Judgement, claim: Claim) -> Finding:
-        return finding_of(
+        claim = known.claim
+        finding = finding_of(
             rule,
             judgement,
             claim,
@@ -170,3 +153,19 @@ class IdentityJudge:
             member_id=claim.member_id,
             group_id=claim.group_id,
         )
+        finding = self._terms.decided(finding)
+        outcome.count_offence(finding)
+        outcome.findings.append(finding)
+        if rule.id not in known.accused:
+            self._count(outcome, rule, judgement, claim)
+
+    def _give_up(self, known: KnownClaim, outcome: Outcome) -> None:
+        for rule in self._rules_of[known.claim.identity.kind]:
+            is_open = rule.id not in known.accused and rule.id not in known.judged
+            if is_open and rule.concerns(known.claim):
+                self._count(outcome, rule, undecided(Reason.FORGOTTEN), known.claim)
+
+    def _count(self, outcome: Outcome, rule: Rule, judgement: Judgement, claim: Claim) -> None:
+        outcome.count_identity(rule, judgement, self._terms.listener(claim.server))
+        if claim.connection:
+            outcome.judged.append((claim.connection, rule.id, str(judgement.ruling)))

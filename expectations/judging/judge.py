@@ -28,7 +28,7 @@ from expectations.identity.claim_tracker import ClaimTracker
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, finding_of
 from expectations.judging.outcome import Outcome
-from expectations.judging.terms import ClientNames, Terms, as_found
+from expectations.judging.terms import ClientNames, Terms
 from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict, gravity
 from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
 
@@ -70,11 +70,6 @@ class RuleCall(NamedTuple):
     state_name: str | None
     conforming: tuple[str, str]
 
-    @classmethod
-    def of(cls, rule: Rule, kind: Kind) -> RuleCall:
-        """Prepare the call of a rule that judges a kind of observations."""
-        return cls(rule, getattr(rule, METHODS[kind]), kept_name(rule), _conforming(rule))
-
 
 class Dispatch(NamedTuple):
     """The rules that are asked about a kind of observation, and the checks that it passes unasked."""
@@ -115,7 +110,11 @@ class Dispatcher:
             and (kind not in FRAMES or rule.apis is None or api_key in rule.apis)
         ]
         passed = [rule for rule in concerned if is_clean and rule.passes_clean]
-        calls = [RuleCall.of(rule, kind) for rule in concerned if rule not in passed]
+        calls = [
+            RuleCall(rule, getattr(rule, METHODS[kind]), kept_name(rule), _conforming(rule))
+            for rule in concerned
+            if rule not in passed
+        ]
         return Dispatch(calls, [_conforming(rule) for rule in passed])
 
 
@@ -174,7 +173,8 @@ class Judge:
         self._ask(dispatch.calls, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
             for rule in self._closing:
-                self._close(rule, state, observation, outcome)
+                for judgement in rule.close(conversation, state_of(state.rules, rule)):
+                    self._add(state, rule, judgement, observation, outcome)
 
     def _ask(
         self, calls: list[RuleCall], state: ConnectionState, observation: Observation, outcome: Outcome
@@ -189,10 +189,6 @@ class Judge:
                 else:
                     self._add(state, rule, judgement, observation, outcome)
 
-    def _close(self, rule: Rule, state: ConnectionState, closed: Observation, outcome: Outcome) -> None:
-        for judgement in rule.close(state.conversation, state_of(state.rules, rule)):
-            self._add(state, rule, judgement, closed, outcome)
-
     def _add(
         self,
         state: ConnectionState,
@@ -205,7 +201,7 @@ class Judge:
         if judgement.verdict is not Verdict.VIOLATES:
             return
         subject = judgement.subject or observation
-        known, decides = state.findings.get(rule.id), self.terms.decide is not as_found
+        known, decides = state.findings.get(rule.id), self.terms.decide is not None
         if known is not None and not decides and not _is_above(judgement.level or rule.level, known.finding):
             # Most offences repeat others: building a finding takes longer than the verdict.
             outcome.count_repetition(

@@ -31,26 +31,21 @@ OwnerOf = Callable[[ClientNames], str | None]
 """Returns the owner of a client, None if it has none."""
 
 
-def as_found(finding: Finding) -> Finding:
-    """Return a finding unchanged: the default for users without decisions."""
-    return finding
-
-
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The rules to judge by, in their readings, and the users' settings for brokers and findings.
 
     `listeners` maps server addresses to names, `brokers` maps them to cluster and node. `decide` applies the
-    users' decisions to a finding: another level, or suppression. It is called when a finding is counted or
-    published, so the stored state of a connection does not depend on it. `owner_of` tells the owner of a
-    client; None if the users name no owners. `pseudonyms` replace identities before anything is judged; None
-    leaves them plain.
+    users' decisions to a finding, another level or suppression; None if they made none. It is called when a
+    finding is counted or published, so the stored state of a connection does not depend on it. `owner_of`
+    tells the owner of a client; None if the users name no owners. `pseudonyms` replace identities before
+    anything is judged; None leaves them plain.
     """
 
     rules: Sequence[Rule] = RULES
     listeners: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, ClusterDescription] = field(default_factory=dict)
-    decide: Callable[[Finding], Finding] = as_found
+    decide: Callable[[Finding], Finding] | None = None
     owner_of: OwnerOf | None = None
     pseudonyms: Pseudonyms | None = None
 
@@ -65,7 +60,7 @@ class Terms:
                 finding.workload or None,
             )
             finding = msgspec.structs.replace(finding, owner=self.owner_of(names))
-        return self.decide(finding)
+        return self.decide(finding) if self.decide else finding
 
     def owner(self, names: ClientNames) -> str | None:
         """Return the owner of a client, None if nobody is known."""

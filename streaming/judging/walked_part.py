@@ -91,10 +91,8 @@ class WalkedPart:
         return rows
 
     def _walk_input(self) -> WalkInput:
-        columns, brokers = self._part.columns, self._brokers
-        configured = [
-            self._automaton.configured_number(brokers.get(server)) for _, server, _ in columns.servers
-        ]
+        columns, brokers, number = self._part.columns, self._brokers, self._automaton.configured.number
+        configured = [number(brokers.get(server)) for _, server, _ in columns.servers]
         return WalkInput(
             np.array(configured, np.int64)[columns.server_of],
             columns.bounds,

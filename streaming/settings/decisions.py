@@ -25,7 +25,7 @@ from decoders.frame.record import host_of
 from expectations.conversation.bodies import NO_NODE, ClusterDescription
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.finding import Finding, Suppressed
-from expectations.judging.terms import Terms, as_found
+from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES, read_choices, rules_read_as
 from streaming.settings.confidential import pseudonyms_of
@@ -91,7 +91,7 @@ class Decisions:
                 for each in listeners
                 if each.cluster_id
             },
-            decide=self.decide if self._configuration.levels or self._configuration.suppress else as_found,
+            decide=self.decide if self._configuration.levels or self._configuration.suppress else None,
             pseudonyms=self._pseudonyms,
             owner_of=self.owners.of if self.owners else None,
         )

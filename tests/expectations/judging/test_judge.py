@@ -19,7 +19,7 @@ from expectations.conversation.negotiation import WAITING_LIMIT
 from expectations.judging.finding import Finding
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
-from expectations.judging.terms import Terms, as_found
+from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Judgement, Rule, Verdict
 from expectations.rules.catalogue import RULES
 from tests.cases.test_cases import CASES
@@ -232,7 +232,7 @@ def test_repeated_offences_are_counted_without_building_a_finding_of_each() -> N
         exchange, rules = case.exchange()
         plain, deciding = (
             exchange.judge(3, judge=Judge(NAMES, Terms(rules, decide=decide)))
-            for decide in (as_found, lambda finding: finding)
+            for decide in (None, lambda finding: finding)
         )
         assert plain == deciding, case.title
 
