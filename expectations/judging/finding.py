@@ -116,6 +116,11 @@ class Finding(msgspec.Struct, kw_only=True):
     suppressed: Suppressed | msgspec.UnsetType = msgspec.UNSET
 
     @property
+    def software(self) -> tuple[str | None, str | None]:
+        """The name and version of the client software, as far as known."""
+        return self.client_software_name, self.client_software_version
+
+    @property
     def demanded_by(self) -> str:
         """The place of the requirement, and the layout of header 3 that the frame was judged in."""
         place = f"{self.kip}, {self.section}"

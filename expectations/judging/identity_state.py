@@ -143,7 +143,7 @@ class Group(msgspec.Struct, array_like=True, gc=False):
 
 
 def _may_clear(claim: Claim) -> bool:
-    """Whether a claim may speak for somebody: no refusal does, nor what got no response."""
+    """Whether a claim may clear somebody. A refusal cannot, nor can a connection that is not Kafka."""
     return claim.refusal is None and claim.foreign is None
 
 
@@ -203,7 +203,7 @@ class Identities(Protocol):
 
 
 class IdentityState(msgspec.Struct):
-    """The identities of one bucket as objects, the latest at the end."""
+    """The `Identities` of one bucket as objects, the latest at the end."""
 
     groups: dict[Identity, Group] = {}
     clock: int = 0
@@ -212,7 +212,6 @@ class IdentityState(msgspec.Struct):
     def claimed(
         self, claims: Iterable[Claim], patient: Set[IdentityKind]
     ) -> Iterator[tuple[Group, list[Claim]]]:
-        """Yield each identity that is claimed now, with its claims; it becomes the latest."""
         claimed: dict[Identity, list[Claim]] = {}
         for claim in claims:
             claimed.setdefault(claim.identity, []).append(claim)
@@ -222,20 +221,16 @@ class IdentityState(msgspec.Struct):
             yield group, added
 
     def surplus(self) -> Iterator[Group]:
-        """Remove and yield what is above GROUP_LIMIT."""
         while len(self.groups) > GROUP_LIMIT:
             yield self.groups.pop(next(iter(self.groups)))
 
     def is_settled(self) -> bool:
-        """Whether no identity has a tick to come at which it is due."""
         return not any(group.due_tick for group in self.groups.values())
 
     def due(self) -> Iterator[Group]:
-        """Yield the identities that are due at `tick`."""
         return (group for group in self.groups.values() if 0 < group.due_tick <= self.tick)
 
     def forget_silent(self, since: int) -> None:
-        """Forget what was last claimed before `since`."""
         for name, group in list(self.groups.items()):
             if group.is_silent(since):
                 group.forget_silent()

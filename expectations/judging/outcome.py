@@ -73,7 +73,7 @@ class Outcome(msgspec.Struct):
 
     def count_offence(self, finding: Finding) -> None:
         """Count the offences of a finding. One that only rises in level counts once at its new level."""
-        name, version = finding.client_software_name, finding.client_software_version
+        name, version = finding.software
         level = SUPPRESSED if finding.suppressed else finding.level
         where = finding.cluster, finding.listener, finding.owner or None
         offence = Offence(finding.rule, level, finding.role, name, version, *where)

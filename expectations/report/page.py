@@ -85,7 +85,7 @@ class Anchors:
         self._findings: dict[tuple[Software, str], str] = {}
         for finding in findings:
             place = f"finding-{len(self._findings)}"
-            self._findings.setdefault((_software(finding), finding.rule), place)
+            self._findings.setdefault((finding.software, finding.rule), place)
 
     def client(self, software: Software) -> str:
         """Return where the facts of a client software are, "" if nowhere."""
@@ -104,10 +104,6 @@ class Anchors:
     def rule(rule: str) -> str:
         """Return where a rule's row of the matrix is."""
         return rule.replace("/", "-")
-
-
-def _software(finding: Finding) -> Software:
-    return finding.client_software_name, finding.client_software_version
 
 
 def link(place: str, content: str) -> str:
@@ -236,7 +232,7 @@ def _group(group: FindingGroup, anchors: Anchors) -> str:
 
 
 def _finding(finding: Finding, anchors: Anchors) -> str:
-    software = _software(finding)
+    software = finding.software
     entries = (
         ("connection", f"{finding.client} to {finding.listener}"),
         ("client ID", finding.client_id or ""),

@@ -58,8 +58,7 @@ def groups_of(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Group findings by client software, the unknown last, and within it by rule in order of appearance."""
     gathered: dict[tuple[Software, str], list[Finding]] = {}
     for finding in findings:
-        software = finding.client_software_name, finding.client_software_version
-        gathered.setdefault((software, finding.rule), []).append(finding)
+        gathered.setdefault((finding.software, finding.rule), []).append(finding)
     return [
         FindingGroup(
             software, rule, found[:SHOWN], len(found[SHOWN:]), sum(each.occurrences for each in found[SHOWN:])
@@ -82,8 +81,7 @@ def _user(finding: Finding, *, in_group: bool = False) -> str:
 
     `in_group` means that its software is said above.
     """
-    software = finding.client_software_name, finding.client_software_version
-    known_as = "" if in_group else software_text(software)
+    known_as = "" if in_group else software_text(finding.software)
     named = known_as if finding.client_software_name else finding.client_id
     named = f" ({named})" if named else ""
     place = f" in {finding.workload}" if finding.workload else f" on {finding.node}" if finding.node else ""
@@ -242,11 +240,7 @@ def counted_level(level: str, count: int) -> str:
 
 def _at_fault(findings: Sequence[Finding]) -> str:
     brokers = {finding.listener for finding in findings if finding.role == Role.BROKER}
-    clients = {
-        (finding.client_software_name, finding.client_software_version)
-        for finding in findings
-        if finding.role != Role.BROKER
-    }
+    clients = {finding.software for finding in findings if finding.role != Role.BROKER}
     sides = ((len(clients), "client"), (len(brokers), "broker"))
     return " and ".join(counted(count, side) for count, side in sides if count)
 
