@@ -220,10 +220,6 @@ def finding_schema() -> str:
     """
     schema = msgspec.json.schema(Finding)
     for struct in schema["$defs"].values():
-        _tidy(struct)
+        if "description" in struct:
+            struct["description"] = inspect.cleandoc(struct["description"])
     return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2) + "\n"
-
-
-def _tidy(struct: dict[str, Any]) -> None:
-    if "description" in struct:
-        struct["description"] = inspect.cleandoc(struct["description"])

@@ -348,7 +348,7 @@ class Player(Generic[AnyExchange]):
             self._stray(api, pairings.pop(), words, body)
             return
         if words.pop("advertised", None) is not None:
-            body = {"apiKeys": _ranges(ADVERTISED)} | body
+            body = advertisement() | body
         given, cut = words.pop("bytes", None), words.pop("cut", None)
         version = _version(words)
         request = self._in_flight[self._current, api].pop(0)
@@ -384,10 +384,3 @@ def _version(words: dict[str, str]) -> int | None:
 def _refuse(words: Collection[str]) -> None:
     if words:
         raise ValueError(f"not understood: {', '.join(words)}")
-
-
-def _ranges(advertised: dict[int, tuple[int, int]]) -> list[dict[str, int]]:
-    return [
-        {"apiKey": key, "minVersion": lowest, "maxVersion": highest}
-        for key, (lowest, highest) in advertised.items()
-    ]

@@ -90,17 +90,6 @@ class InFlight(msgspec.Struct, omit_defaults=True):
         return forgotten
 
 
-def shown_again(until: int, before_until: int, occurrence: Occurrence) -> tuple[int, int]:
-    """Return the times of the last and the last but one showing, after an occurrence that shows an identity.
-
-    Folded occurrences of several statements overlap.
-    """
-    last = occurrence.last_captured_at
-    if last > until:
-        return last, max(occurrence.previous_captured_at, until)
-    return until, max(before_until, last)
-
-
 class Shown(msgspec.Struct, array_like=True):
     """The times of the last and the last but one showing of an identity, in nanoseconds since the epoch."""
 
@@ -109,7 +98,13 @@ class Shown(msgspec.Struct, array_like=True):
 
     def advance(self, occurrence: Occurrence) -> None:
         """Move both times to an occurrence that shows the identity again."""
-        self.until, self.before_until = shown_again(self.until, self.before_until, occurrence)
+        last = occurrence.last_captured_at
+        if last > self.until:
+            self.before_until = max(occurrence.previous_captured_at, self.until)
+            self.until = last
+        else:
+            # Folded occurrences of several statements overlap.
+            self.before_until = max(self.before_until, last)
 
 
 class MemberProgress(Shown, array_like=True):

@@ -213,7 +213,7 @@ def _holds(cells: Any, guards: Any, row: Any) -> Any:
 
 @inlined
 def _show(cells: Any, at: Any, last: Any, previous: Any) -> None:
-    """Show an identity again, as `progress.shown_again` does."""
+    """Show an identity again, as `Shown.advance` does."""
     until = cells[at]
     if until == NEVER:
         return

@@ -8,10 +8,9 @@ each rule that remembers something.
 from __future__ import annotations
 
 import importlib
-import operator
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -72,21 +71,13 @@ def state_of(states: Any, rule: Rule) -> Any:
     return NO_STATE if name is None else getattr(states, name)
 
 
-class ChangedStates:
-    """Selects, from the states of some rules, those that differ from the state of a new connection."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._pick = operator.attrgetter(*names)
-        self._new = self._pick(RULE_STATES())
-
-    def __call__(self, states: Any) -> dict[str, Any]:
-        """Return the changed states by name."""
-        kept = zip(self._names, self._pick(states), self._new, strict=True)
-        return {name: state for name, state, new in kept if state != new}
+_NEW_STATES: Final = msgspec.structs.astuple(RULE_STATES())
 
 
-changed_states = ChangedStates(RULE_STATES.__struct_fields__)
+def changed_states(states: Any) -> dict[str, Any]:
+    """Return, by name, those rule states of a connection that differ from those of a new one."""
+    kept = zip(states.__struct_fields__, msgspec.structs.astuple(states), _NEW_STATES, strict=True)
+    return {name: state for name, state, new in kept if state != new}
 
 
 def read_choices(choices: Iterable[str]) -> dict[str, Spec]:

@@ -44,36 +44,25 @@ MOST_ERROR_CODES: Final = 8
 """Distinct error codes of a response that its traits hold."""
 
 TRAITS: Final = np.dtype(
-    {
-        "names": [
-            "error_codes",
-            "number",
-            "api_key",
-            "api_version",
-            "kind",
-            "direction",
-            "pairing",
-            "flags",
-            "header_version",
-            "layout",
-            "has_body",
-            "is_cut",
-            "has_instance_id",
-            "expects_response",
-            "error_code_count",
-            "form",
-            "server",
-        ],
-        "formats": [
-            (np.int16, MOST_ERROR_CODES),
-            *(np.int32, np.int16, np.int16),
-            *["u1"] * 4,
-            "i1",
-            *["u1"] * 4,
-            *("i1", "u1", "u1"),
-            np.int32,
-        ],
-    }
+    [
+        ("error_codes", np.int16, MOST_ERROR_CODES),
+        ("number", np.int32),
+        ("api_key", np.int16),
+        ("api_version", np.int16),
+        ("kind", "u1"),
+        ("direction", "u1"),
+        ("pairing", "u1"),
+        ("flags", "u1"),
+        ("header_version", "i1"),
+        ("layout", "u1"),
+        ("has_body", "u1"),
+        ("is_cut", "u1"),
+        ("has_instance_id", "u1"),
+        ("expects_response", "i1"),
+        ("error_code_count", "u1"),
+        ("form", "u1"),
+        ("server", np.int32),
+    ]
 )
 """The columns in which frames with equal statements agree, besides their texts (TEXTS).
 

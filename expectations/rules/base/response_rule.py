@@ -47,13 +47,11 @@ class Awaited(msgspec.Struct, omit_defaults=True):
 
     requests: dict[SequenceNumber, Observation] = {}
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the verdict on a response depends on its request."""
-        return bool(self.requests)
-
     def add(self, request: Observation) -> Judgements:
-        """Let a request wait. A request that is dropped for it, or expects no response, is undecided."""
+        """Let a request wait.
+
+        It is undecided if it expects no response; so is an older one that is dropped to make room.
+        """
         if not request.expects_response:
             yield undecided(Reason.NO_RESPONSE, request.count)
             return
@@ -155,11 +153,6 @@ class SuspectedOffences(InformedOffences, omit_defaults=True):
     """The informed offences of one connection; `held` are those that may still be refused, by sequence."""
 
     held: dict[SequenceNumber, Judgement] = {}
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the verdict on a response depends on its request."""
-        return bool(self.held)
 
     def add(self, request: Observation, offence: Judgement) -> Judgements:
         """Judge an offence, or hold it until it is known whether the broker refuses the request."""

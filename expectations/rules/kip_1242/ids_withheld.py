@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from decoders.protocol import DESCRIBE_CLUSTER, METADATA
+from decoders.wire.pairing import SETTLING_TIME
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import why_partly_seen
 from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
-
-SETTLING_TIME = 1_000_000_000
-"""Nanoseconds after a response until the client has certainly read it."""
 
 
 class IdsWithheld(IdentityRule):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from decoders.wire.pairing import SETTLING_TIME
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen
 from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
-SETTLING_TIME = 1_000_000_000
-"""Nanoseconds after a response until the client has certainly read it."""
 ENOUGH = 3
 """Connections in sequence that must have been refused for one cluster ID."""
 LONGEST_SEQUENCE = 16

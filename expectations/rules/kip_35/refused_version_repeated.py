@@ -85,12 +85,12 @@ def _judge_refusals(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
     alike = [other for other in others if other.refused and other.refusal == claim.refusal]
     is_refused = is_refused_version(claim, others)
     if is_refused is None:
-        is_third = _chain(claim, alike, _began_at, _refused_at)
+        is_third = _chain(claim, alike, _refused_at)
         return undecided(why_maybe_supported(claim, others)) if is_third else None
     if not is_refused:
         return None
     refused = [other for other in alike if is_refused_version(other, [claim, *others])]
-    return _judge_in_a_row(claim, refused, _began_at, _refused_at)
+    return _judge_in_a_row(claim, refused, _refused_at)
 
 
 def _judge_reconnects(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
@@ -98,33 +98,33 @@ def _judge_reconnects(claim: Claim, others: Sequence[Claim]) -> Judgement | None
     if not _gave_up(claim):
         return None
     alike = [other for other in others if _gave_up(other) and other.refusal == claim.refusal]
-    chain = _chain(claim, alike, _began_at, _given_up_at)
+    chain = _chain(claim, alike, _given_up_at)
     there = (other for other in others if other.server == claim.server)
     if chain and any(_got_through(other) and chain[0] <= other.since <= chain[-1] for other in there):
         return conforms()
-    return _judge_in_a_row(claim, alike, _began_at, _given_up_at)
+    return _judge_in_a_row(claim, alike, _given_up_at)
 
 
-def _judge_in_a_row(claim: Claim, alike: Sequence[Claim], began_at: TimeOf, ended_at: TimeOf) -> Judgement:
+def _judge_in_a_row(claim: Claim, alike: Sequence[Claim], ended_at: TimeOf) -> Judgement:
     """Judge a refusal by earlier ones that are alike, first by those that surely are of the same process."""
-    if chain := _chain(claim, filter(claim.is_same_process, alike), began_at, ended_at):
+    if chain := _chain(claim, filter(claim.is_same_process, alike), ended_at):
         first, second, third = chain
         is_slow = second - first >= SLOW and third - second >= SLOW
         level = Level.INFORMATION if is_slow else Level.VIOLATION
         return _violates("on connections of one client instance", level)
-    if _chain(claim, filter(claim.may_be_same_client, alike), began_at, ended_at):
+    if _chain(claim, filter(claim.may_be_same_client, alike), ended_at):
         return _violates("on connections one after another", Level.INFORMATION)
     return conforms()
 
 
-def _chain(claim: Claim, earlier: Iterable[Claim], began_at: TimeOf, ended_at: TimeOf) -> list[int]:
+def _chain(claim: Claim, earlier: Iterable[Claim], ended_at: TimeOf) -> list[int]:
     """Return when the claim and the latest two before it were refused, each begun after the one before ended.
 
     Empty if there are no two. A connection that two feeders see counts once.
     """
     chain = [claim]
     for other in sorted(earlier, key=ended_at, reverse=True):
-        is_before = ended_at(other) < began_at(chain[0]) and len(chain) <= ENOUGH
+        is_before = ended_at(other) < _began_at(chain[0]) and len(chain) <= ENOUGH
         if is_before and not any(other.may_be_copy_of(each) for each in chain):
             chain.insert(0, other)
     return [ended_at(each) for each in chain] if len(chain) > ENOUGH else []
