@@ -95,11 +95,11 @@ class Activity(msgspec.Struct):
     client_ids: dict[str, None] = {}
     owners: dict[str, None] = {}
     principals: dict[str, None] = {}
-    checks: dict[tuple[str, str], int] = {}
+    checks: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
     without_api_versions: int = 0
     old_api_versions: int = 0
     not_random: dict[str, None] = {}
-    versions: dict[int, dict[int, int]] = {}
+    versions: dict[int, Counter[int]] = {}
     offered: dict[int, int] = {}
     headers: HeaderBytes = msgspec.field(default_factory=HeaderBytes)
 
@@ -109,15 +109,14 @@ class Activity(msgspec.Struct):
             return
         self.headers.record(observation)
         self.requests += observation.count
-        used = self.versions.setdefault(observation.api_key, {})
-        used[observation.api_version] = used.get(observation.api_version, 0) + observation.count
+        used = self.versions.setdefault(observation.api_key, Counter())
+        used[observation.api_version] += observation.count
         if isinstance(observation.body, Heartbeat) and _is_not_random(observation.body.member_id or ""):
             _list(self.not_random, observation.body.member_id or "")
 
     def count(self, checks: Checks) -> None:
         """Add checks by (rule ID, ruling)."""
-        for key, count in checks.items():
-            self.checks[key] = self.checks.get(key, 0) + count
+        self.checks.update(checks)
 
     def offer(self, ranges: Ranges) -> None:
         """Record the versions that a broker offers."""
@@ -132,9 +131,9 @@ class Activity(msgspec.Struct):
             _list(self.client_ids, conversation.client_id)
         if conversation.principal is not None:
             _list(self.principals, conversation.principal)
-        asked = self.versions.get(API_VERSIONS, {})
+        asked = self.versions.get(API_VERSIONS, Counter())
         if NOT_CAPTURED in self.versions or NOT_CAPTURED in asked:
-            return  # which may be ApiVersions, in any version
+            return  # What was not captured may be ApiVersions, in any version.
         if not asked:
             self.without_api_versions = int(conversation.beginning_seen and self.requests > 0)
         elif max(asked) < FIRST_VERSION_WITH_SOFTWARE <= self.offered.get(API_VERSIONS, 0):
@@ -152,9 +151,7 @@ class Activity(msgspec.Struct):
             for name in getattr(other, listed):
                 _list(getattr(self, listed), name)
         for key, versions in other.versions.items():
-            used = self.versions.setdefault(key, {})
-            for version, count in versions.items():
-                used[version] = used.get(version, 0) + count
+            self.versions.setdefault(key, Counter()).update(versions)
         for key, highest in other.offered.items():
             self.offered[key] = max(self.offered.get(key, highest), highest)
 
