@@ -76,7 +76,7 @@ def _application_absent() -> str:
 
 def _first_batch_missing() -> str:
     latest = metrics.LAST_BATCH_TIMESTAMP.name
-    # What was seen of it then is 0, too: an application that ended before this start had finished batches.
+    # It must have been 0 then, too: otherwise an earlier run had finished batches.
     begun = f"max by (job) (min_over_time({latest}[{FIRST_BATCH}] offset {BEGUN_WITHIN})) == 0"
     return f"max by (job) (max_over_time({latest}[{FIRST_BATCH}])) == 0 and {begun}"
 

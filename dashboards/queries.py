@@ -130,7 +130,7 @@ _LATEST_SEEN = f"max(max_over_time({_GREW}[1d:{STEP}])) - {seconds_of(STEP)}"
 def _seeing(window: str) -> Source:
     """The query while frames came within a window: without a feeder its batches are empty."""
     sees = f"({_JUDGES} and on () {total(grown(select(metrics.FRAMES, JOB), window))} > 0)"
-    # To the minute it may come out after the latest batch, which nothing was seen after.
+    # Rounded to the minute, it may be later than the latest batch, after which nothing was seen.
     latest = f"clamp_max({_LATEST_SEEN}, scalar({_LATEST_BATCH})) or {_LATEST_BATCH}"
     return Source(sees, f"{MILLISECONDS} * ({latest}) unless on () {sees}")
 

@@ -20,8 +20,8 @@ from decoders.retention import KEPT_FOR
 from expectations.identity.claim import NOT_LISTED, Claim
 
 MINUTE: Final = 60 * 1_000_000_000
-"""Nanoseconds. A response to the same version that comes so soon after a refusal gives it another cause.
-Logins last longer."""
+"""In nanoseconds. If the server responds to the same version within this time after a refusal, the refusal
+had another cause. A login lasts longer."""
 ENOUGH_CLOSES: Final = 3
 """Connections on which the same version must have been refused, one after another."""
 FIRST_IN_KAFKA_4: Final = {

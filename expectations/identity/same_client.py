@@ -22,9 +22,10 @@ from expectations.identity.claim import Claim
 MOST_OFFSET: Final = 1_000_000_000
 """Nanoseconds, at most, between the captures of one packet on both sides of an address translation."""
 SAME_OFFSET: Final = 10_000_000
-"""Nanoseconds, at most, by which this offset varies while a connection opens."""
+"""In nanoseconds: how much the offsets of two frames may differ that count as one."""
 LONGEST_RESENDING: Final = 3_100_000_000
-"""Nanoseconds, at most, until it is sent again twice: SYNs are after one second and three."""
+"""In nanoseconds: how long a packet may be late that is lost twice. A SYN is sent again after one second and
+after three."""
 LOST_FRAME: Final = 1.5
 """A distance between two frames that is this many times the other capture's may hide a lost frame."""
 

@@ -44,9 +44,8 @@ class PolicyHistory(NamedTuple):
 class History(NamedTuple):
     """What an archive holds, by week. A week is named by its Monday, such as `2026-06-22`; `weeks` has all.
 
-    `software` has the requests of each client software, `checks` those of all rules. `owners` has how many
-    findings of each level clients of an owner had, None for those that are nobody's; without owners it is
-    empty.
+    `software` has the requests of each client software, `checks` those of all rules. `owners` counts the
+    findings of each owner's clients by level; None stands for nobody's clients. Empty if no owners are named.
     """
 
     weeks: Sequence[str]

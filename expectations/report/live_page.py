@@ -158,7 +158,10 @@ def _ago(seconds: float) -> str:
 
 
 def _named(software: Software, anchors: Anchors | None = None) -> str:
-    """Return client software by its labels; both are the same where they stand for another name."""
+    """Return client software as its labels name it.
+
+    Both labels are equal where they stand for software without a label of its own.
+    """
     name, version = software
     name = text(software_text((name, None if name == version else version)))
     return link(anchors.client(software), name) if anchors else name

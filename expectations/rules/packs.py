@@ -49,11 +49,11 @@ class Pack(NamedTuple):
 
 
 class PackError(Exception):
-    """A pack is none. The message is one line."""
+    """The package is not a valid pack. The message is one line."""
 
 
 def load_packs() -> tuple[list[Pack], dict[str, str]]:
-    """Load all packs. Returns those that are, and of the others why they are not, by package."""
+    """Load all packs. Returns the valid ones and, by package, why each other one is refused."""
     packs: dict[str, Pack] = {}
     refused: dict[str, str] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: (point.name, point.value)):

@@ -109,7 +109,7 @@ def _may_repeat(body: Body | None) -> bool:
 
 
 def may_hide_heartbeat(statement: Statement) -> bool:
-    """Whether it is a heartbeat that was not read or changes facts, or an event that may hide one."""
+    """Whether this is a heartbeat that was not read or changes facts, or an event that may hide one."""
     is_unread = statement.body is None and statement.api_key in HEARTBEAT_APIS
     return is_unread or not is_foldable(statement)
 

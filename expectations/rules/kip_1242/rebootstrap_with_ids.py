@@ -35,11 +35,11 @@ class RebootstrapWithIds(IdentityRule):
     ## What it does not cover
     A client is identified by its address, client ID and software, so two processes may look like one. One
     reconnect is therefore undecided if another connection of theirs was in use across the rebootstrap,
-    or if it was opened within a second of the response. At any pace, a cluster ID that is refused on three
-    connections, of one broker or of several, is proof if each was opened after the refusal before, since a
-    client that obeys is refused once; there must be more refusals than other connections, each of which may
-    belong to another process. IDs from Metadata in between may be used: a load balancer may lead to the wrong
-    broker again. Metadata from brokers whose traffic is not captured is not seen.
+    or if it was opened within a second of the response. At any pace, three refusals of one cluster ID prove
+    it, if each connection was opened after the refusal before: a client that obeys is refused once. There
+    must be more refusals than other connections, since each of those may belong to another process. IDs from
+    Metadata in between may be used: a load balancer may lead to the wrong broker again. Metadata from brokers
+    whose traffic is not captured is not seen.
     """
 
     section = "Public Interfaces, ApiVersions"
