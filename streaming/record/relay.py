@@ -34,6 +34,7 @@ from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
 from streaming.broker.ports import HOST
 from streaming.record.rewriting import Address, Alter, RewritingPassage, unaltered
 from streaming.settings.address import address_text
+from streaming.user_error import UserError
 
 CHUNK = 64 * 1024
 """Maximum number of bytes to forward at once."""
@@ -221,16 +222,12 @@ class Encryption(NamedTuple):
 PLAIN = Encryption()
 
 
-class RelayError(Exception):
-    """The relay cannot listen; the message is one line that says why, and what to do."""
-
-
 class Relay:
     """Listens on loopback and relays to `target`, on a thread of its own. A context manager.
 
     The thread calls `record` with the decrypted packets of each event, and `warn` if the target cannot be
     reached. `passage` makes the object that may change the bytes of a connection. Port 0 means any free port;
-    `address` tells which. Raises RelayError if the port is in use.
+    `address` tells which. Raises UserError if the port is in use.
     """
 
     def __init__(
@@ -248,7 +245,7 @@ class Relay:
         try:
             self._listener = socket.create_server((HOST, port))
         except OSError as error:
-            raise RelayError(
+            raise UserError(
                 f"cannot listen on port {port}: {error.strerror}; choose another port"
             ) from error
         host, own_port = self._listener.getsockname()

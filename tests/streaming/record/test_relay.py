@@ -19,7 +19,8 @@ from decoders.wire.segment import Packet, Segment, TcpFlag, read_segment
 from decoders.wire.stream import SEQUENCE_SPACE
 from decoders.wire.tracker import Tracker
 from streaming.broker.ports import HOST, free_ports
-from streaming.record.relay import ClientReader, Relay, RelayedConnection, RelayError, Unchanged
+from streaming.record.relay import ClientReader, Relay, RelayedConnection, Unchanged
+from streaming.user_error import UserError
 from tests.decoders.wire.conversation import metadata, metadata_response, prefixed
 from tests.waiting import until
 
@@ -288,5 +289,5 @@ def test_closing_breaks_off_every_connection_and_frees_the_port(
 
 def test_a_taken_port_is_one_clear_line(listener: socket.socket, recording: RecordedPackets) -> None:
     port = listener.getsockname()[1]
-    with pytest.raises(RelayError, match=f"cannot listen on port {port}: Address already in use"):
+    with pytest.raises(UserError, match=f"cannot listen on port {port}: Address already in use"):
         Relay(listener.getsockname(), recording, port)
