@@ -121,6 +121,101 @@ RANGES_CHANGES = Metric(
     "after an upgrade. The first advertisement that is seen of a server does not count.",
     ("listener",),
 )
+CAPTURE_BYTES = Metric(
+    "kipwatch_capture_bytes_total",
+    MetricType.COUNTER,
+    "TCP payload by fate: framed, skipped for a reason, or lost, which was never captured.",
+    ("fate",),
+    unit="bytes",
+)
+CAPTURE_PORT_BYTES = Metric(
+    "kipwatch_capture_port_bytes_total",
+    MetricType.COUNTER,
+    "TCP payload of each watched port that was framed, or skipped because it is not Kafka or not decrypted.",
+    ("port", "fate"),
+    unit="bytes",
+)
+CAPTURE_PACKETS = Metric(
+    "kipwatch_capture_packets_total",
+    MetricType.COUNTER,
+    "Captured packets: tcp where a segment was read, own, or the reason why the packet was skipped.",
+    ("fate",),
+)
+CAPTURE_OPAQUE = Metric(
+    "kipwatch_capture_opaque_connections_total",
+    MetricType.COUNTER,
+    "Connections to the watched ports that are not Kafka, such as TLS, and are left alone.",
+)
+CAPTURE_EVICTED = Metric(
+    "kipwatch_capture_evicted_connections_total",
+    MetricType.COUNTER,
+    "Connections that the feeder gave up because there were too many, by how far they had come (half-open, "
+    "silent or speaking), or because of the bytes that they held (heavy).",
+    ("state",),
+)
+CAPTURE_CONTRADICTIONS = Metric(
+    "kipwatch_capture_contradictions_total",
+    MetricType.COUNTER,
+    "Captured segments that contradict others, as forged ones do: a reset or a fin that its receiver does "
+    "not take, an acknowledgment of bytes that were never sent, a sequence far ahead that is never reached, "
+    "other content in place of some that is buffered, bytes after a close.",
+    ("kind",),
+)
+TLS_CONNECTIONS = Metric(
+    "kipwatch_tls_connections_total",
+    MetricType.COUNTER,
+    "TLS connections by outcome, with a key log: read, or the reason why not. A connection that could be "
+    "read only at first counts under both.",
+    ("outcome",),
+)
+CAPTURE_DROPPED_PACKETS = Metric(
+    "kipwatch_capture_dropped_packets_total",
+    MetricType.COUNTER,
+    "Packets that the kernel dropped because the feeder did not keep up.",
+)
+FEED_RECORDS = Metric(
+    "kipwatch_feed_records_total",
+    MetricType.COUNTER,
+    "Records of the feeder by fate: delivered to Kafka, refused by it, or shed because it was slow or away.",
+    ("fate",),
+)
+FEED_SHED_BYTES = Metric(
+    "kipwatch_feed_shed_bytes_total",
+    MetricType.COUNTER,
+    "Bytes of the watched connections that were captured and not published; gaps in the topic say where.",
+    unit="bytes",
+)
+FEED_WAITING_BYTES = Metric(
+    "kipwatch_feed_waiting_bytes",
+    MetricType.GAUGE,
+    "Memory of the records that wait for Kafka.",
+    unit="bytes",
+)
+PLACED_CONNECTIONS = Metric(
+    "kipwatch_kubernetes_connections_total",
+    MetricType.COUNTER,
+    "Connections by what Kubernetes' API tells of clients' addresses within ten seconds: a pod; a node, "
+    "whose address others share; ambiguous, if two pods may have had it; unknown, as outside of the cluster; "
+    "closed before anything was known. Stale counts, once more, those named while the API was away.",
+    ("outcome",),
+)
+KUBERNETES_WATCH_AGE = Metric(
+    "kipwatch_kubernetes_watch_age_seconds",
+    MetricType.GAUGE,
+    "Time since Kubernetes' API told anything of pods, at most a minute while it is there. Always 0 without "
+    "`kubernetes = true`.",
+    unit="seconds",
+)
+KUBERNETES_ERRORS = Metric(
+    "kipwatch_kubernetes_errors_total",
+    MetricType.COUNTER,
+    "Attempts to list or watch pods that failed, or a watch that broke off.",
+)
+KUBERNETES_LEFT_OUT = Metric(
+    "kipwatch_kubernetes_left_out_total",
+    MetricType.COUNTER,
+    "Addresses of pods that the feeder has no room to keep; an address counts again when its pod changes.",
+)
 DETECTION_DELAY = Metric(
     "kipwatch_detection_delay_seconds",
     MetricType.HISTOGRAM,
@@ -226,101 +321,6 @@ AUTOMATON_CLEARS = Metric(
     MetricType.COUNTER,
     "Times that a worker forgot the transitions of its automaton because it was full.",
 )
-CAPTURE_BYTES = Metric(
-    "kipwatch_capture_bytes_total",
-    MetricType.COUNTER,
-    "TCP payload by fate: framed, skipped for a reason, or lost, which was never captured.",
-    ("fate",),
-    unit="bytes",
-)
-CAPTURE_PORT_BYTES = Metric(
-    "kipwatch_capture_port_bytes_total",
-    MetricType.COUNTER,
-    "TCP payload of each watched port that was framed, or skipped because it is not Kafka or not decrypted.",
-    ("port", "fate"),
-    unit="bytes",
-)
-CAPTURE_PACKETS = Metric(
-    "kipwatch_capture_packets_total",
-    MetricType.COUNTER,
-    "Captured packets: tcp where a segment was read, own, or the reason why the packet was skipped.",
-    ("fate",),
-)
-CAPTURE_OPAQUE = Metric(
-    "kipwatch_capture_opaque_connections_total",
-    MetricType.COUNTER,
-    "Connections to the watched ports that are not Kafka, such as TLS, and are left alone.",
-)
-CAPTURE_EVICTED = Metric(
-    "kipwatch_capture_evicted_connections_total",
-    MetricType.COUNTER,
-    "Connections that the feeder gave up because there were too many, by how far they had come (half-open, "
-    "silent or speaking), or because of the bytes that they held (heavy).",
-    ("state",),
-)
-CAPTURE_CONTRADICTIONS = Metric(
-    "kipwatch_capture_contradictions_total",
-    MetricType.COUNTER,
-    "Captured segments that contradict others, as forged ones do: a reset or a fin that its receiver does "
-    "not take, an acknowledgment of bytes that were never sent, a sequence far ahead that is never reached, "
-    "other content in place of some that is buffered, bytes after a close.",
-    ("kind",),
-)
-TLS_CONNECTIONS = Metric(
-    "kipwatch_tls_connections_total",
-    MetricType.COUNTER,
-    "TLS connections by outcome, with a key log: read, or the reason why not. A connection that could be "
-    "read only at first counts under both.",
-    ("outcome",),
-)
-CAPTURE_DROPPED_PACKETS = Metric(
-    "kipwatch_capture_dropped_packets_total",
-    MetricType.COUNTER,
-    "Packets that the kernel dropped because the feeder did not keep up.",
-)
-FEED_RECORDS = Metric(
-    "kipwatch_feed_records_total",
-    MetricType.COUNTER,
-    "Records of the feeder by fate: delivered to Kafka, refused by it, or shed because it was slow or away.",
-    ("fate",),
-)
-FEED_SHED_BYTES = Metric(
-    "kipwatch_feed_shed_bytes_total",
-    MetricType.COUNTER,
-    "Bytes of the watched connections that were captured and not published; gaps in the topic say where.",
-    unit="bytes",
-)
-FEED_WAITING_BYTES = Metric(
-    "kipwatch_feed_waiting_bytes",
-    MetricType.GAUGE,
-    "Memory of the records that wait for Kafka.",
-    unit="bytes",
-)
-PLACED_CONNECTIONS = Metric(
-    "kipwatch_kubernetes_connections_total",
-    MetricType.COUNTER,
-    "Connections by what Kubernetes' API tells of clients' addresses within ten seconds: a pod; a node, "
-    "whose address others share; ambiguous, if two pods may have had it; unknown, as outside of the cluster; "
-    "closed before anything was known. Stale counts, once more, those named while the API was away.",
-    ("outcome",),
-)
-KUBERNETES_WATCH_AGE = Metric(
-    "kipwatch_kubernetes_watch_age_seconds",
-    MetricType.GAUGE,
-    "Time since Kubernetes' API told anything of pods, at most a minute while it is there. Always 0 without "
-    "`kubernetes = true`.",
-    unit="seconds",
-)
-KUBERNETES_ERRORS = Metric(
-    "kipwatch_kubernetes_errors_total",
-    MetricType.COUNTER,
-    "Attempts to list or watch pods that failed, or a watch that broke off.",
-)
-KUBERNETES_LEFT_OUT = Metric(
-    "kipwatch_kubernetes_left_out_total",
-    MetricType.COUNTER,
-    "Addresses of pods that the feeder has no room to keep; an address counts again when its pod changes.",
-)
 BUILD_INFO = Metric(
     "kipwatch_build_info",
     MetricType.GAUGE,
@@ -328,52 +328,5 @@ BUILD_INFO = Metric(
     ("version", "kafka"),
 )
 
-METRICS = (
-    RULE_CHECKS,
-    UNDECIDED_CHECKS,
-    FINDINGS,
-    CONNECTIONS,
-    FRAMES,
-    REQUESTS,
-    API_VERSIONS,
-    BROKER_IDS,
-    BROKERS,
-    ADVERTISED_VERSIONS,
-    ADVERTISED_FEATURES,
-    UNDECODABLE_FRAMES,
-    RANGES_CHANGES,
-    CAPTURE_BYTES,
-    CAPTURE_PORT_BYTES,
-    CAPTURE_PACKETS,
-    CAPTURE_OPAQUE,
-    CAPTURE_EVICTED,
-    CAPTURE_CONTRADICTIONS,
-    TLS_CONNECTIONS,
-    CAPTURE_DROPPED_PACKETS,
-    FEED_RECORDS,
-    FEED_SHED_BYTES,
-    FEED_WAITING_BYTES,
-    PLACED_CONNECTIONS,
-    KUBERNETES_WATCH_AGE,
-    KUBERNETES_ERRORS,
-    KUBERNETES_LEFT_OUT,
-    DETECTION_DELAY,
-    BATCH_DURATION,
-    LAST_BATCH_TIMESTAMP,
-    TOPIC_LAG,
-    QUERY_ENDINGS,
-    FINDINGS_REFUSED,
-    PACKS_REFUSED,
-    QUARANTINED,
-    EXPECTATION_SUCCESS,
-    POLICY_INFO,
-    VALIDATIONS,
-    VALIDATION_SECONDS,
-    STATE_BYTES,
-    OPEN_CONNECTIONS,
-    LABEL_OVERFLOW,
-    WINDOWS,
-    AUTOMATON_CLEARS,
-    BUILD_INFO,
-)
+METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """Every metric of the application and the feeder."""
