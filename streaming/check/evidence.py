@@ -23,6 +23,7 @@ from decoders.frame.cutting import blank, cut
 from decoders.frame.record import Closing, Direction, Endpoint, Flag, Kind, Record
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.schema.registry import Schemas
+from decoders.wire.closing import OTHER
 from decoders.wire.framing import MAX_FRAME, SHORTEST_FRAME
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, Packet, SocketAddress
@@ -47,10 +48,6 @@ NEAREST = (2, 6)
 _ALWAYS_KEPT = (API_VERSIONS, SASL_HANDSHAKE)
 _PREFIX = struct.Struct(">I")
 _NO_API_KEY = b"\xff\xff"
-_OTHER = {
-    Direction.TO_BROKER: Direction.TO_CLIENT,
-    Direction.TO_CLIENT: Direction.TO_BROKER,
-}
 
 
 class CheckedCapture(NamedTuple):
@@ -249,12 +246,12 @@ class _Replica:
             yield from self._connection.reset(record.captured_at, first)
         elif record.closing is Closing.FIN:
             yield from self._connection.finished(record.captured_at, first)
-            yield from self._connection.finished(record.captured_at, _OTHER[first])
+            yield from self._connection.finished(record.captured_at, OTHER[first])
 
     def _lost(self, record: Record) -> Sequence[Packet]:
         """Lose a byte that the other side acknowledges, so that a reader knows of the loss."""
         self._connection.sent(record.captured_at, record.direction, b"\0")
-        return self._connection.acknowledged(record.captured_at, _OTHER[record.direction])
+        return self._connection.acknowledged(record.captured_at, OTHER[record.direction])
 
     def _invalid_size(self, record: Record) -> Sequence[Packet]:
         size = record.true_length

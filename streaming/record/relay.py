@@ -28,6 +28,7 @@ from typing import BinaryIO, NamedTuple, Protocol, SupportsIndex
 
 from decoders.frame.record import Direction
 from decoders.schema.registry import Schemas
+from decoders.wire.closing import OTHER
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
@@ -41,10 +42,6 @@ CHUNK = 64 * 1024
 RecordPackets = Callable[[list[Packet]], None]
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
-_OTHER = {
-    Direction.TO_BROKER: Direction.TO_CLIENT,
-    Direction.TO_CLIENT: Direction.TO_BROKER,
-}
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """For SO_LINGER: discard unsent bytes and send RST."""
 
@@ -148,7 +145,7 @@ class RelayedConnection:
             await self._forward(direction, passed, writer)
         await self._forward(direction, self._passage.end(direction), writer)
         self._record(self._synthetic.finished(time.time_ns(), direction))
-        with _blaming(_OTHER[direction]):
+        with _blaming(OTHER[direction]):
             _end(writer)
 
     async def _forward(self, direction: Direction, data: bytes, writer: asyncio.StreamWriter) -> None:
@@ -156,7 +153,7 @@ class RelayedConnection:
             self._record(self._synthetic.sent(time.time_ns(), direction, data))
             if direction is Direction.TO_CLIENT:
                 self._early = self._reader.arrived + _queued(writer, termios.FIONREAD)
-            with _blaming(_OTHER[direction]):
+            with _blaming(OTHER[direction]):
                 writer.write(data)
                 await writer.drain()
 
