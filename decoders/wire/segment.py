@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import struct
-from typing import NamedTuple
+from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple, Self
 
 from decoders.frame.record import Endpoint
 
@@ -48,6 +49,13 @@ class SocketAddress(NamedTuple):
 
     address: bytes
     port: int
+
+    @classmethod
+    def named(cls, name: tuple[str, int]) -> Self:
+        """Return the address that a socket gives of one of its ends; IPv4 inside IPv6 is IPv4."""
+        address = ip_address(name[0].partition("%")[0])
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        return cls((mapped or address).packed, name[1])
 
     @property
     def endpoint(self) -> Endpoint:

@@ -18,7 +18,6 @@ filter, arrive whole.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import re
 import secrets
@@ -193,9 +192,9 @@ def _ends(own: socket.socket) -> Ends:
     is_tcp = own.family in (socket.AF_INET, socket.AF_INET6) and own.type == socket.SOCK_STREAM
     if not is_tcp or own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
         return frozenset()
-    ours = _address(own.getsockname())
+    ours = SocketAddress.named(own.getsockname())
     try:
-        return frozenset((ours, _address(own.getpeername())))
+        return frozenset((ours, SocketAddress.named(own.getpeername())))
     except OSError:
         return frozenset((ours,))
 
@@ -209,12 +208,6 @@ def _is_local(address: bytes) -> bool:
         except OSError:
             return False
     return True
-
-
-def _address(name: tuple[str, int]) -> SocketAddress:
-    address = ipaddress.ip_address(name[0].partition("%")[0])
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return SocketAddress((mapped or address).packed, name[1])
 
 
 class _Suspects:

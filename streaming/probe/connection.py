@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from decoders.frame.record import Direction
@@ -158,7 +157,7 @@ class ProbingClient(InstanceClient):
         self._record = record
         self._last = 0
         self._synthetic = SyntheticConnection(
-            _address(self._socket.getsockname()), _address(self._socket.getpeername())
+            SocketAddress.named(self._socket.getsockname()), SocketAddress.named(self._socket.getpeername())
         )
         self._record(self._synthetic.opened(self._now()))
 
@@ -261,10 +260,6 @@ class ProbingClient(InstanceClient):
         """Return nanoseconds since the epoch, which never decrease."""
         self._last = max(self._last, time.time_ns())
         return self._last
-
-
-def _address(name: tuple[str, int]) -> SocketAddress:
-    return SocketAddress(ip_address(name[0].partition("%")[0]).packed, name[1])
 
 
 MECHANISMS: Final = {"PLAIN": "", "SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

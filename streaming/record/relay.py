@@ -101,8 +101,8 @@ class RelayedConnection:
         self._early = 0
         """How many of the client's bytes had arrived when something was last passed on to it."""
         self._synthetic = SyntheticConnection(
-            _socket_address(writer.get_extra_info("peername")),
-            _socket_address(writer.get_extra_info("sockname")),
+            SocketAddress.named(writer.get_extra_info("peername")),
+            SocketAddress.named(writer.get_extra_info("sockname")),
             acknowledgment_delay=RELAY_DELAY,
             # With equal sequences, a later connection of the same port would look like a repetition.
             initial_sequences=(secrets.randbits(32), secrets.randbits(32)),
@@ -203,10 +203,6 @@ def _reset(writer: asyncio.StreamWriter) -> None:
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         writer.transport.abort()
-
-
-def _socket_address(name: tuple[str, int]) -> SocketAddress:
-    return SocketAddress(socket.inet_aton(name[0]), name[1])
 
 
 class Encryption(NamedTuple):
