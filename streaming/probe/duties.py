@@ -39,7 +39,7 @@ from streaming.probe.plays import (
     shake_hands_after_id,
     subscribe_to_telemetry,
 )
-from streaming.record.provocations import PROVOCATIONS
+from streaming.record.provocations import ANOTHER_CLUSTER, PROVOCATIONS
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,13 @@ class Duty:
     """One duty of a broker.
 
     `says` is what the broker must do, `rules` judge it. Each of the `plays` has a connection of its own.
-    `offences` are rules that the probe itself breaks on purpose. A duty that `writes` joins a group. With
-    `before_login` the plays begin before the login.
+    A duty that `writes` joins a group. With `before_login` the plays begin before the login.
     """
 
     name: str
     says: str
     rules: tuple[str, ...]
     plays: tuple[Play, ...]
-    offences: frozenset[str] = frozenset()
     writes: bool = False
     before_login: bool = False
 
@@ -76,7 +74,6 @@ HALVES: Final[tuple[dict[str, Any], ...]] = (
     {"nodeId": 1},
     {"nodeId": -2},
 )
-ANOTHER_CLUSTER: Final = "kipwatch-another-cluster"
 MEMBER: Final = "kcjqdTIoQMuWKqjv0mmNEw"
 FORMS: Final = (
     MEMBER,
@@ -101,7 +98,6 @@ def _software(**claims: Any) -> tuple[Play, ...]:
 
 
 _LEAVING: Final = {"groupId": GROUP, "memberId": MEMBER, "memberEpoch": LEAVE}
-_UNREADABLE: Final = "wire/malformed-request"
 _HEADER: Final = API_VERSIONS.to_bytes(2) + b"\0\3" + b"\0\0\0\1"
 
 DUTIES: Final = (
@@ -131,7 +127,6 @@ DUTIES: Final = (
         "responds to an API that it does not have with nothing but a close or a well-formed response",
         ("wire/answer-without-request",),
         (ask_unknown_api,),
-        frozenset({"wire/unknown-api", "kip35/api-not-advertised", "kip35/version-refused"}),
     ),
     Duty(
         "unknown-version",
@@ -145,7 +140,6 @@ DUTIES: Final = (
             ask_the_version_above,
             *(partial(ask_unknown_version, version=version) for version in UNKNOWN_VERSIONS),
         ),
-        frozenset({"wire/unknown-api", _UNREADABLE}),
     ),
     Duty(
         "well-formed-software",
@@ -167,14 +161,12 @@ DUTIES: Final = (
             for field in ("clientSoftwareName", "clientSoftwareVersion")
             for play in _software(**{field: text})
         ),
-        frozenset({"kip511/software-name-malformed", "kip511/software-version-malformed"}),
     ),
     Duty(
         "half-identified",
         "refuses a client that names a cluster without a node, or the reverse, with INVALID_REQUEST",
         ("kip1242/half-identified-accepted",),
         tuple(partial(ask_versions, version=NAMES_BROKER_FROM, **half) for half in HALVES),
-        frozenset({"kip1242/half-identified"}),
     ),
     Duty(
         "misrouted",
@@ -184,7 +176,6 @@ DUTIES: Final = (
             partial(meet_named_broker, clusterId=ANOTHER_CLUSTER, nodeId=NO_NODE_HAS),
             partial(meet_named_broker, nodeId=NO_NODE_HAS),
         ),
-        frozenset({"kip1242/misrouted"}),
     ),
     Duty(
         "well-routed",
@@ -197,7 +188,6 @@ DUTIES: Final = (
         "gives a member ID to a consumer that joins by version 0 without one",
         ("kip1082/member-id-not-assigned",),
         (join_without_id,),
-        frozenset({"kip1082/member-id-assigned-late"}),
         writes=True,
     ),
     Duty(
@@ -205,7 +195,6 @@ DUTIES: Final = (
         "takes the member ID that a client has made, in any form, and keeps it",
         ("kip1082/member-id-rewritten", "kip1082/member-id-refused"),
         tuple(partial(live_as_member, member_id=member_id) for member_id in FORMS),
-        frozenset({"kip1082/member-id-not-base64url", "kip1082/member-id-changed"}),
         writes=True,
     ),
     Duty(
@@ -216,7 +205,6 @@ DUTIES: Final = (
             partial(beat_as, api=api, version=version, member_id=member_id, epoch=epoch)
             for (api, version), epoch, member_id in product(HEARTBEATS, (1, LEAVE), ("", " \t"))
         ),
-        frozenset({"kip1082/member-id-empty"}),
     ),
     Duty(
         "telemetry-id-assigned",
@@ -242,9 +230,6 @@ DUTIES: Final = (
         ("kip1313/instance-id-accepted-wrongly",),
         tuple(
             partial(change_instance_id, instance_id=instance_id) for instance_id in (bytes(16), ANOTHER_ID)
-        ),
-        frozenset(
-            {"kip1313/instance-id-missing", "kip1313/instance-id-changed", "kip1313/member-id-differs"}
         ),
     ),
     Duty(
@@ -279,14 +264,12 @@ DUTIES: Final = (
                 for api, version in HEARTBEATS
             ),
         ),
-        frozenset({_UNREADABLE, "kip1082/member-id-empty"}),
     ),
     Duty(
         "wrong-frame-size",
         "responds to a frame of a size that no request has with nothing but a close, and serves others on",
         ("wire/frame-size-invalid",),
         tuple(partial(send_bytes, data=size) for size in _WRONG_SIZES),
-        frozenset({"wire/frame-size-invalid", _UNREADABLE}),
     ),
 )
 """All duties, in the order in which they are asked: a group has a coordinator once it was joined."""
