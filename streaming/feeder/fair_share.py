@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.segments import SegmentBatch, put_segment, read_segments
+from decoders.wire.columnar.segments import read_others, read_segments
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.segment import Skipped, locate_segment
 from streaming.feeder.packet_filter import Network
 
 GIVEN_UP_FOR: Final = 60.0
@@ -83,7 +82,7 @@ class FairShares:
         if not self._until:
             return packets
         segments = read_segments(packets)
-        _read_others(packets, segments)
+        read_others(packets, segments)
         clients, is_clear = self._clients(segments.sockets)
         given_up = np.zeros(packets.size, np.bool_)
         for source in self._until:
@@ -150,12 +149,3 @@ def _by_count(clients: _Integers) -> list[tuple[_Source, int]]:
     for address, count in zip(addresses[alone].tolist(), counts[alone].tolist(), strict=True):
         found.append((_Source(*address), count))
     return sorted(found, key=lambda each: -each[1])
-
-
-def _read_others(packets: PacketBatch, segments: SegmentBatch) -> None:
-    """Parse the packets that compiled code does not."""
-    for row in np.flatnonzero(~segments.parsed).tolist():
-        segments.sockets[row] = 0
-        found = locate_segment(packets.packet(row))
-        if not isinstance(found, Skipped):
-            put_segment(packets, segments, row, *found)

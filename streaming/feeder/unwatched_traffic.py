@@ -27,7 +27,6 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.metadata import version
-from ipaddress import ip_address
 from itertools import permutations
 from pathlib import Path
 
@@ -36,7 +35,7 @@ from numpy.typing import NDArray
 
 from decoders.protocol import API_VERSIONS
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.segments import SegmentBatch, read_segments
+from decoders.wire.columnar.segments import SegmentBatch, halves, read_others, read_segments
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.segment import Packet, Segment, SocketAddress, read_segment
 from streaming.feeder.packet_filter import Network
@@ -52,8 +51,6 @@ INTERVAL = 0.005
 REMEMBERED = 60.0
 """Seconds for which Linux keeps the addresses of a closed connection in TIME_WAIT."""
 _PORT = 0xFFFF
-_WORD = 8
-"""Bytes of half an IPv6 address: a segment holds an address as two words."""
 
 Ends = frozenset[SocketAddress]
 """The two ends of a connection; while it is being established, only our end."""
@@ -244,14 +241,10 @@ class ExcludedTraffic:
         if not self._networks or not packets.size:
             return packets
         segments = read_segments(packets)
+        read_others(packets, segments)
         excluded = self._are_excluded(segments)
         sizes = segments.ends - segments.starts + segments.missing
         skipped = int(sizes[excluded].sum())
-        for row in np.flatnonzero(~segments.parsed).tolist():
-            segment = read_segment(packets.packet(row))
-            if isinstance(segment, Segment) and self._is_excluded(segment):
-                excluded[row] = True
-                skipped += len(segment.payload) + segment.missing
         count = int(excluded.sum())
         if not count:
             return packets
@@ -261,25 +254,13 @@ class ExcludedTraffic:
         return packets.chosen(np.flatnonzero(~excluded))
 
     def _are_excluded(self, segments: SegmentBatch) -> NDArray[np.bool_]:
-        """Return a mask of the parsed segments with an excluded address at either end."""
+        """Return which packets have a segment with an excluded address at either end."""
         excluded = np.zeros(len(segments.parsed), np.bool_)
         for network in self._networks:
-            high, low = _words(network.network_address.packed)
-            high_mask, low_mask = _words(network.netmask.packed)
-            if network.version == 4:
-                high_mask = 0
+            high, low = halves(network.network_address.packed)
+            high_mask, low_mask = halves(network.netmask.packed)
             for column in (0, 2):
                 addresses = segments.sockets[:, column : column + 2]
                 is_in = ((addresses[:, 0] & high_mask) == high) & ((addresses[:, 1] & low_mask) == low)
                 excluded |= is_in & (segments.sockets[:, -1] >> 32 == network.version)
         return excluded & segments.parsed
-
-    def _is_excluded(self, segment: Segment) -> bool:
-        ends: Iterable[bytes] = (segment.source.address, segment.destination.address)
-        return any(ip_address(end) in network for end in ends for network in self._networks)
-
-
-def _words(address: bytes) -> tuple[int, int]:
-    """Return an address as the two words that segments hold: signed, the first one 0 for IPv4."""
-    padded = address.rjust(2 * _WORD, b"\0")
-    return int.from_bytes(padded[:_WORD], signed=True), int.from_bytes(padded[_WORD:], signed=True)

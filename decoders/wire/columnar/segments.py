@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled, inlined
 from decoders.keyed_hash import HashKeys, first_slot, hashed
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.segment import BSD_IP_FAMILIES, LinkType, Segment, SocketAddress
+from decoders.wire.segment import BSD_IP_FAMILIES, LinkType, Segment, Skipped, SocketAddress, locate_segment
 from decoders.wire.stream import SEQUENCE_SPACE
 
 SOCKET_WORDS = 5
@@ -261,10 +261,10 @@ def words_of(one: SocketAddress, other: SocketAddress) -> NDArray[np.int64]:
 
 def _order(socket: SocketAddress) -> tuple[int, int, int]:
     """Return the numbers by which the lower one of two sockets is found."""
-    return (*_halves(socket.address), socket.port)
+    return (*halves(socket.address), socket.port)
 
 
-def _halves(address: bytes) -> tuple[int, int]:
+def halves(address: bytes) -> tuple[int, int]:
     """Return the upper and the lower half of an address, as signed numbers if it is one of IPv6."""
     if len(address) == 4:
         return 0, int.from_bytes(address)
@@ -329,6 +329,15 @@ def put_segment(packets: PacketBatch, segments: SegmentBatch, row: int, segment:
     segments.flags[row], segments.missing[row] = segment.flags, segment.missing
     segments.starts[row] = packets.starts[row] + at
     segments.ends[row] = segments.starts[row] + len(segment.payload)
+
+
+def read_others(packets: PacketBatch, segments: SegmentBatch) -> None:
+    """Parse the packets that compiled code does not. Those without a segment get sockets of zeros."""
+    for row in np.flatnonzero(~segments.parsed).tolist():
+        segments.sockets[row] = 0
+        found = locate_segment(packets.packet(row))
+        if not isinstance(found, Skipped):
+            put_segment(packets, segments, row, *found)
 
 
 def scalar_segment(packets: PacketBatch, segments: SegmentBatch, row: int) -> Segment:
