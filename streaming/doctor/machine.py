@@ -12,11 +12,11 @@ import pwd
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.tracker import ColumnarTracker
@@ -122,47 +122,26 @@ def clock() -> Diagnosis:
     return Diagnosis(Answer.NOTE, "clock", detail)
 
 
-class ExaminedKeyLogs:
-    """Follows key logs as a feeder would. A context manager. `key_log` is None if there are none."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        if paths:
-            forbid_core_dumps()
-        self._found: dict[Path, Diagnosis] = {}
-        self._files = FollowedKeyLogs(paths, self._note)
-        self.key_log: KeyLog | None = self._files.key_log if paths else None
-
-    def __enter__(self) -> ExaminedKeyLogs:
-        self.poll()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-    def poll(self) -> None:
-        """Read what was written since the last call."""
-        self._files.poll()
-
-    def diagnoses(self) -> Iterator[Diagnosis]:
-        """Yield the latest diagnosis of each file."""
-        yield from self._found.values()
-
-    def _note(self, event: str, path: Path, message: str) -> None:
-        answer = _ANSWERS.get(event, Answer.NOTE)
-        self._found[path] = Diagnosis(answer, f"key log {path}", message)
-
-
 def watched_ports(configuration: Configuration, seconds: float = SECONDS) -> Iterator[Diagnosis]:
     """Yield a diagnosis of each key log and each watched port, or of all ports together if none is named."""
     schemas = load_schemas(configuration.schemas)
-    with ExaminedKeyLogs([Path(name) for name in configuration.tls_keylog]) as key_logs:
+    paths = [Path(name) for name in configuration.tls_keylog]
+    if paths:
+        forbid_core_dumps()
+    of_key_logs: dict[Path, Diagnosis] = {}
+
+    def note(event: str, path: Path, message: str) -> None:
+        of_key_logs[path] = Diagnosis(_ANSWERS.get(event, Answer.NOTE), f"key log {path}", message)
+
+    with closing(FollowedKeyLogs(paths, note)) as key_logs:
+        key_logs.poll()
         tracker = ColumnarTracker(
             schemas,
             ports=configuration.ports,
             run=0,
             secret=secrets.token_bytes(),
             max_frame=configuration.max_request_bytes,
-            key_log=key_logs.key_log,
+            key_log=key_logs.key_log if paths else None,
         )
         # Compile before the seconds of the capture begin.
         tracker.feed(PacketBatch.of([]))
@@ -171,14 +150,14 @@ def watched_ports(configuration: Configuration, seconds: float = SECONDS) -> Ite
         except CaptureError as error:
             yield Diagnosis(Answer.NO, "watched ports", str(error))
             return
-        yield from key_logs.diagnoses()
+        yield from of_key_logs.values()
     where = f"on {', '.join(configuration.interface)} in {seconds:.0f} s"
     for port, ledger in (tracker.port_ledgers or {ANY_PORT: tracker.ledger}).items():
         yield _seen(port_name(port), ledger, where)
 
 
 def _capture(
-    configuration: Configuration, tracker: ColumnarTracker, key_logs: ExaminedKeyLogs, seconds: float
+    configuration: Configuration, tracker: ColumnarTracker, key_logs: FollowedKeyLogs, seconds: float
 ) -> None:
     """Feed the tracker with live packets. Raises CaptureError."""
     networks = configuration.excluded_networks
