@@ -15,7 +15,6 @@ import subprocess
 import tempfile
 import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -178,36 +177,18 @@ def first_error(server_log: str) -> str:
     return exception[1] if exception else _ERROR.sub("", error)
 
 
-@dataclass(frozen=True, slots=True)
 class Folder:
     """The files of an embedded broker."""
 
-    root: Path
-
-    @property
-    def properties(self) -> Path:
-        return self.root / "server.properties"
-
-    @property
-    def logging(self) -> Path:
-        return self.root / "log4j2.properties"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def server_log(self) -> Path:
-        return self.root / "server.log"
-
-    @property
-    def request_log(self) -> Path:
-        return self.root / "requests.log"
-
-    @property
-    def output(self) -> Path:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.properties = root / "server.properties"
+        self.logging = root / "log4j2.properties"
+        self.data = root / "data"
+        self.server_log = root / "server.log"
+        self.request_log = root / "requests.log"
+        self.output = root / "output.log"
         """Output of the JVM itself."""
-        return self.root / "output.log"
 
 
 def server_properties(
