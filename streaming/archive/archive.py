@@ -58,8 +58,8 @@ _ROWS_OF_GROUP: Final = 100_000
 """Rows of a row group of a merged file."""
 
 
-class ArchiveNotWrittenError(RuntimeError):
-    """A batch could not be archived. It is judged again."""
+class ArchiveNotWrittenError(UserError):
+    """A batch could not be archived. The query judges it again."""
 
 
 class Written(NamedTuple):
@@ -224,10 +224,7 @@ class CaptureArchive:
     def begin(self, run: int) -> None:
         """Delete the files of an earlier reading of the capture; `run` is the ID of its run."""
         self._name = f"capture-{run:016x}"
-        try:
-            self._archive.forget(self._name)
-        except ArchiveNotWrittenError as error:
-            raise UserError(str(error)) from error
+        self._archive.forget(self._name)
 
     def add(self, report: Report, at: int) -> None:
         """Add a report without its findings, which may still grow. `at` is the time of the latest capture."""
@@ -242,10 +239,7 @@ class CaptureArchive:
         self._write()
 
     def _write(self) -> None:
-        try:
-            self._archive.write(self._name, self._batches, self._waiting, self._at)
-        except ArchiveNotWrittenError as error:
-            raise UserError(str(error)) from error
+        self._archive.write(self._name, self._batches, self._waiting, self._at)
         self._waiting.clear()
         self._batches += 1
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from decoders.wire.columnar.packets import PacketBatch
 from streaming.broker.topics import FramesTopic
-from streaming.feeder.capture import CaptureError, InterfaceCapture
+from streaming.feeder.capture import InterfaceCapture
 from streaming.feeder.capture_stream import follow_pipe, is_pipe
 from streaming.feeder.feeder import Batches, Feeder
 from streaming.feeder.key_log_files import FollowedKeyLogs, exposed_key_logs, read_key_logs
@@ -99,13 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
         key_logs = _key_logs(stack, configuration, arguments.source)
         save = stack.enter_context(open_save(arguments.save)) if arguments.save else None
         stopping = threading.Event()
-        try:
-            source = _open(stack, configuration, arguments.source, stopping, key_logs)
-            captured = _feed(
-                stack, configuration, source, save, stopping, key_logs=key_logs, dry=arguments.dry_run
-            )
-        except CaptureError as error:
-            raise UserError(str(error)) from error
+        source = _open(stack, configuration, arguments.source, stopping, key_logs)
+        captured = _feed(
+            stack, configuration, source, save, stopping, key_logs=key_logs, dry=arguments.dry_run
+        )
         if arguments.source and Path(arguments.source).is_file():
             _explain_nothing(Path(arguments.source), configuration, captured, stopping)
     return 0

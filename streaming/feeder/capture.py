@@ -25,6 +25,7 @@ from decoders.compilation import compiled
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import LinkType
 from streaming.feeder.packet_filter import Network, machine_code, tcp_ports_filter
+from streaming.user_error import UserError
 
 BLOCK_BYTES = 128 * 1024
 """A packet that does not fit into a block is cut; the largest that Linux makes has 64 KiB. Blocks are small
@@ -177,7 +178,7 @@ def copy_packets(  # noqa: PLR0917 - compiled functions have no keyword argument
     return top
 
 
-class CaptureError(Exception):
+class CaptureError(UserError):
     """An interface cannot be captured; the message is one line that says why, and what to do."""
 
 
@@ -252,11 +253,6 @@ class InterfaceCapture:
     def unread(self) -> int:
         """How many packets wait to be read."""
         return sum(source.ring.unread for source in self._sources.values())
-
-    @property
-    def link_types(self) -> set[LinkType]:
-        """The link layers of the interfaces."""
-        return {source.link_type for source in self._sources.values()}
 
 
 class _InterfaceSocket:

@@ -157,8 +157,9 @@ def test_several_interfaces_are_captured_at_once(listener: socket.socket) -> Non
     with InterfaceCapture(["lo", "lo"], {listener.getsockname()[1]}) as capture:
         converse(listener, prefixed(metadata_response(1)))
         time.sleep(0.2)
-        packets = list(capture.packets(0.2).packets())
-        assert capture.link_types == {LinkType.ETHERNET}
+        captured = capture.packets(0.2)
+        packets = list(captured.packets())
+        assert set(captured.link_types) == {LinkType.ETHERNET}
     times = [packet.captured_at for packet in packets]
     assert times == sorted(times)
     assert sorted(packet.data for packet in packets)[::2] == sorted(packet.data for packet in packets)[1::2]
