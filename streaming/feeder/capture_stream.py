@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeAlias, cast
 
 import zstandard
 
@@ -46,27 +46,12 @@ class CompressionError(ValueError):
     """Compressed bytes that are damaged."""
 
 
-class _FileMember(Protocol):
-    """The decompressor of one member of a file. A file may consist of several members."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
-def _gzip() -> _FileMember:
-    return zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-
-
-def _zstd() -> _FileMember:
-    return cast("_FileMember", zstandard.ZstdDecompressor().decompressobj())
-
-
-_MEMBERS: dict[bytes, Callable[[], _FileMember]] = {b"\x1f\x8b": _gzip, b"\x28\xb5\x2f\xfd": _zstd}
+_FileMember: TypeAlias = "zlib._Decompress | zstandard.ZstdDecompressionObj"
+"""The decompressor of one member of a file. A file may consist of several members."""
+_MEMBERS: dict[bytes, Callable[[], _FileMember]] = {
+    b"\x1f\x8b": functools.partial(zlib.decompressobj, wbits=16 + zlib.MAX_WBITS),
+    b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
 
 
 class Decompressed(io.RawIOBase):
@@ -119,10 +104,6 @@ def decompressed(source: io.BufferedIOBase, start: bytes) -> Decompressed | None
         if start.startswith(magic):
             return Decompressed(source, start, member)
     return None
-
-
-class TruncatedCaptureError(UserError):
-    """The capture ends inside a packet. Raised after all complete packets were read."""
 
 
 class CaptureStream:
@@ -184,9 +165,9 @@ def open_file(path: Path, key_log: KeyLog | None = None) -> Iterator[CaptureStre
 
 
 def check_complete(truncated: bool, name: str) -> None:
-    """Raise TruncatedCaptureError if a capture that was read to its end is `truncated`."""
+    """Raise UserError if a capture that was read to its end is `truncated`."""
     if truncated:
-        raise TruncatedCaptureError(f"{name} ends inside a packet; all complete packets were read")
+        raise UserError(f"{name} ends inside a packet; all complete packets were read")
 
 
 def follow_pipe(

@@ -93,8 +93,8 @@ def open_capture(path: Path, key_log: KeyLog | None = None) -> Iterator[Capture]
     """Open a pcap or pcapng file or pipe, plain or compressed, or a folder of rotated files.
 
     Adds secrets of TLS in the capture to `key_log`. Raises UserError, also while packets are read, if the
-    source cannot be read or is no capture, and TruncatedCaptureError at the end if it ends inside a packet.
-    If a folder also holds files that are no captures, raises UserError at the end, too.
+    source cannot be read or is no capture, and at the end if it ends inside a packet, or if a folder also
+    holds files that are no captures.
     """
     if path.is_dir():
         folder = CaptureFolder(path, key_log)

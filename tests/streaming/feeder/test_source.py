@@ -22,13 +22,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import Packet
 from streaming.feeder import source
-from streaming.feeder.capture_stream import (
-    STANDARD_INPUT,
-    CaptureStream,
-    TruncatedCaptureError,
-    follow_pipe,
-    open_file,
-)
+from streaming.feeder.capture_stream import STANDARD_INPUT, CaptureStream, follow_pipe, open_file
 from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import exchanges
@@ -73,7 +67,7 @@ def test_a_truncated_file_yields_its_complete_packets_and_then_an_error(path: Pa
     path.write_bytes(path.read_bytes()[:-1])
     seen: list[Packet] = []
     message = f"{path} ends inside a packet; all complete packets were read"
-    with pytest.raises(TruncatedCaptureError, match=message), open_capture(path) as reader:
+    with pytest.raises(UserError, match=message), open_capture(path) as reader:
         seen.extend(reader)
     assert len(seen) == COUNT - 1
 
@@ -133,7 +127,7 @@ def test_an_error_of_standard_input_names_it(path: Path) -> None:
     with piped() as writing:
         os.write(writing, path.read_bytes()[:-1])
         os.close(writing)
-        with pytest.raises(TruncatedCaptureError, match="standard input ends inside a packet"):
+        with pytest.raises(UserError, match="standard input ends inside a packet"):
             list(follow_pipe(STANDARD_INPUT, lambda: False, nothing))
 
 
@@ -202,7 +196,7 @@ def test_a_truncated_file_is_an_error_after_all_packets(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
     write(tmp_path / "b", PACKETS[3:])
     seen: list[Packet] = []
-    with pytest.raises(TruncatedCaptureError, match="a file in"), open_capture(tmp_path) as capture:
+    with pytest.raises(UserError, match="a file in"), open_capture(tmp_path) as capture:
         seen.extend(capture)
     assert without_position(seen) == PACKETS[:2] + PACKETS[3:]
 
@@ -365,7 +359,7 @@ def test_a_compressed_capture_is_read_whatever_its_name(
 def test_truncated_compression_is_an_error(tmp_path: Path, compress: Compress) -> None:
     path, packets = tmp_path / "capture", list[Packet]()
     path.write_bytes(compress(pcap()[:-1000]) + compress(pcap()[-1000:])[:-3])
-    with pytest.raises(TruncatedCaptureError):
+    with pytest.raises(UserError, match="ends inside a packet"):
         read_into(path, packets)
     assert len(packets) >= 30
     assert packets == EXCHANGED[: len(packets)]
