@@ -80,21 +80,11 @@ def create_topics(
     `settings` is the table [kafka] of the configuration. Raises `UserError` if Kafka cannot be reached
     or refuses.
     """
-    _create(bootstrap, settings, frames_topic(frames, topics), findings_topic(findings, topics))
+    create_missing(bootstrap, settings, frames_topic(frames, topics), findings_topic(findings, topics))
 
 
-def create_quarantine(
-    bootstrap: str,
-    name: str,
-    topics: Topics = _DEFAULTS,
-    *,
-    settings: Mapping[str, Setting] = MappingProxyType({}),
-) -> None:
-    """Create the topic of the quarantine unless it exists. Raises `UserError`."""
-    _create(bootstrap, settings, quarantine_topic(name, topics))
-
-
-def _create(bootstrap: str, settings: Mapping[str, Setting], *wanted: NewTopic) -> None:
+def create_missing(bootstrap: str, settings: Mapping[str, Setting], *wanted: NewTopic) -> None:
+    """Create the topics that do not exist, as `create_topics` does. Raises `UserError`."""
     errors = ConnectionErrors(bootstrap, settings)
     admin = admin_client(bootstrap, settings, errors)
     explain = partial(errors.explain, admin)

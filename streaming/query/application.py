@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from streaming.archive.archive import Archive, DailyCompaction
 from streaming.audit.live_validation import MOST, LiveValidation
-from streaming.broker.topics import create_quarantine, create_topics
+from streaming.broker.topics import create_missing, create_topics, quarantine_topic
 from streaming.judging.report import Report
 from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
@@ -114,9 +114,8 @@ class Application:
         """Create the quarantine's topic. Returns why that is impossible: judging needs no quarantine."""
         settings = self._configuration
         try:
-            create_quarantine(
-                settings.bootstrap, settings.quarantine_topic, settings.topics, settings=settings.kafka
-            )
+            wanted = quarantine_topic(settings.quarantine_topic, settings.topics)
+            create_missing(settings.bootstrap, settings.kafka, wanted)
         except UserError as error:
             return str(error)
         return ""

@@ -20,7 +20,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, NewTopic, ResourceType
 
 from streaming.broker.embedded import EmbeddedBroker
-from streaming.broker.topics import FindingsTopic, FramesTopic, create_quarantine, create_topics
+from streaming.broker.topics import (
+    FindingsTopic,
+    FramesTopic,
+    create_missing,
+    create_topics,
+    quarantine_topic,
+)
 from streaming.settings.configuration import FindingsTopicSettings, FramesTopicSettings, Topics
 from streaming.user_error import UserError
 from tests.streaming.captures import violating
@@ -74,7 +80,7 @@ def test_by_default_frames_are_kept_for_a_day_and_findings_for_a_month(broker: E
 
 @pytest.mark.jvm
 def test_the_quarantine_is_bounded_in_time_and_size(broker: EmbeddedBroker) -> None:
-    create_quarantine(broker.internal, "quarantine")
+    create_missing(broker.internal, {}, quarantine_topic("quarantine", Topics()))
     assert partitions(broker)["quarantine"] == 1
     assert setting(broker, "quarantine", "cleanup.policy") == "compact,delete"
     assert setting(broker, "quarantine", "retention.ms") == str(3 * 86_400_000)
