@@ -42,7 +42,7 @@ from streaming.feeder.unwatched_traffic import ExcludedTraffic, OwnTraffic
 from streaming.log import FEEDER_LOG
 from streaming.metrics import definitions as metrics
 from streaming.metrics import instruments
-from streaming.metrics.definitions import Metric
+from streaming.metrics.definitions import Metric, MetricType
 from streaming.settings.confidential import pseudonyms_of
 from streaming.settings.configuration import Configuration
 from streaming.settings.release import load_schemas
@@ -59,6 +59,9 @@ METRICS_INTERVAL = 0.5
 STUCK_AFTER = 60.0
 """Seconds that one batch may take before the feeder counts as unhealthy."""
 
+_PREFIXES = ("kipwatch_capture_", "kipwatch_tls_", "kipwatch_feed_", "kipwatch_kubernetes_")
+"""How the names of the feeder's metrics begin."""
+
 Batches = Iterator[PacketBatch]
 """A source: batches of packets, an empty one after a moment without any."""
 
@@ -72,21 +75,8 @@ class FeederMetrics:
         self._watch_age = instruments.gauge(metrics.KUBERNETES_WATCH_AGE, self.registry)
         self._counters: dict[Metric, Counter] = {
             metric: instruments.counter(metric, self.registry)
-            for metric in (
-                metrics.CAPTURE_DROPPED_PACKETS,
-                metrics.FEED_SHED_BYTES,
-                metrics.CAPTURE_BYTES,
-                metrics.CAPTURE_PORT_BYTES,
-                metrics.CAPTURE_PACKETS,
-                metrics.CAPTURE_OPAQUE,
-                metrics.CAPTURE_EVICTED,
-                metrics.CAPTURE_CONTRADICTIONS,
-                metrics.TLS_CONNECTIONS,
-                metrics.FEED_RECORDS,
-                metrics.PLACED_CONNECTIONS,
-                metrics.KUBERNETES_ERRORS,
-                metrics.KUBERNETES_LEFT_OUT,
-            )
+            for metric in metrics.METRICS
+            if metric.kind is MetricType.COUNTER and metric.name.startswith(_PREFIXES)
         }
         self._reached: dict[tuple[Metric, tuple[str, ...]], int] = {}
 
