@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
@@ -20,6 +19,7 @@ from expectations.conversation.columnar.statement_columns import StatementColumn
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.statement_template import StatementTemplate
 from streaming.state.bucket import Narrowed, narrowed, widened
+from streaming.state.packing import compress, decompress
 
 NO_BLOCK: Final = "not-a-record"
 """The reason under which a record of the topic that is no block counts as undecodable."""
@@ -190,16 +190,13 @@ def _template(packed: bytes) -> StatementTemplate:
 _ENCODER = msgspec.msgpack.Encoder()
 _TEMPLATE_DECODER = msgspec.msgpack.Decoder(StatementTemplate)
 _DECODER = msgspec.msgpack.Decoder(BucketInput)
-# Windows are similar: a fraction of their bytes travels from process to process.
-_COMPRESSOR = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
 def pack_input(given: BucketInput) -> bytes:
-    """Encode and compress."""
-    return _COMPRESSOR.compress(_ENCODER.encode(given))
+    """Encode and compress: windows are similar, so a fraction of their bytes travels between processes."""
+    return compress(_ENCODER.encode(given))
 
 
 def unpack_input(packed: bytes) -> BucketInput:
     """Decompress and decode."""
-    return _DECODER.decode(_DECOMPRESSOR.decompress(packed))
+    return _DECODER.decode(decompress(packed))

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-import zstandard
 
 from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.finding import Finding
@@ -18,6 +17,7 @@ from expectations.judging.outcome import Offence
 from streaming.judging.bucket_input import Quarantined
 from streaming.judging.changes import BrokerShown, Changes
 from streaming.judging.usage import Usage
+from streaming.state.packing import compress, decompress
 
 TENTH: Final = 100_000_000
 """Nanoseconds in a tenth of a second, the unit in which records are counted by capture time."""
@@ -107,15 +107,13 @@ def checks_of(reports: Iterable[Report]) -> dict[str, dict[str, int]]:
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Report)
-_COMPRESSOR: Final = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR: Final = zstandard.ZstdDecompressor()
 
 
 def pack_report(report: Report) -> bytes:
     """Encode and compress a report."""
-    return _COMPRESSOR.compress(msgspec.msgpack.encode(report))
+    return compress(msgspec.msgpack.encode(report))
 
 
 def unpack_report(packed: bytes) -> Report:
     """Return the report that was packed."""
-    return _DECODER.decode(_DECOMPRESSOR.decompress(packed))
+    return _DECODER.decode(decompress(packed))

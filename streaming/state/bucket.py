@@ -17,7 +17,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
@@ -25,6 +24,7 @@ from expectations.conversation.observation import Evidence
 from expectations.judging.facts import Facts
 from streaming.state import StateError
 from streaming.state.connections import Connections, Contents, InFlightCounts, Server, Table
+from streaming.state.packing import compress, decompress
 
 STATE_VERSION: Final = 3
 """The layout of the first value; any other is refused."""
@@ -172,8 +172,6 @@ class _StoredBucket(msgspec.Struct, array_like=True):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_StoredBucket)
-_COMPRESSOR = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
 def pack_bucket(bucket: Bucket) -> PackedBucket:
@@ -183,7 +181,7 @@ def pack_bucket(bucket: Bucket) -> PackedBucket:
     contents = connections.contents.packed()
     values = {name: getattr(bucket, name) for name in _StoredBucket.__struct_fields__}
     stored = _StoredBucket(**values | {"connections": _stored(connections)})
-    packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(_ENCODER.encode(stored))
+    packed = bytes([STATE_VERSION]) + compress(_ENCODER.encode(stored))
     return PackedBucket(packed, contents, len(packed) + connections.contents.size)
 
 
@@ -200,7 +198,7 @@ def unpack_bucket(stored: bytes | None, contents: Callable[[], bytes | None]) ->
             f"the checkpoint holds state of version {version}, this kipwatch writes {STATE_VERSION}: "
             "run the kipwatch that wrote it, or start with a new checkpoint folder"
         )
-    read = _DECODER.decode(_DECOMPRESSOR.decompress(content))
+    read = _DECODER.decode(decompress(content))
     return Bucket(**msgspec.structs.asdict(read) | {"connections": _connections(read.connections, contents)})
 
 

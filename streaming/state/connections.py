@@ -4,8 +4,6 @@ A batch concerns few of the connections that a bucket holds, and the automaton m
 building them. So a connection is a row: the numbers of its facts, its server and its requests in flight,
 whether it has findings, its progress and its registers (`expectations/judging/cells.py`). What connections
 share is stored once. For the judge a connection is taken out, as a state, and put back.
-
-A state without a canonical form has no facts. It is kept whole beside the rows, as are findings.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
@@ -43,7 +40,7 @@ from expectations.judging.cells import (
 )
 from expectations.judging.facts import NO_CLIENT, Facts, canonical
 from expectations.judging.judge import ConnectionState, OpenFinding
-from streaming.state import StateError
+from streaming.state.packing import compress, decompress, whole
 
 Server = tuple[str, str, int]
 """A cluster, a server's address, and a run of the feeder."""
@@ -53,7 +50,7 @@ CAPTURED_AT: Final = PROGRESS + PROGRESS_NUMBERS.index("captured_at")
 SEQUENCE: Final = PROGRESS + PROGRESS_NUMBERS.index("sequence")
 NOWHERE: Final = -1
 """The place of what is not there."""
-_KEYS: Final = HashKeys.of(secrets.token_bytes())
+KEYS: Final = HashKeys.of(secrets.token_bytes())
 """A secret, so that nobody makes IDs that collide."""
 _LEAST_SHARED: Final = 64
 """Shared values that are kept whether or not connections refer to them."""
@@ -61,8 +58,6 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _STATE: Final = msgspec.msgpack.Decoder(ConnectionState)
 _FINDINGS: Final = msgspec.msgpack.Decoder(dict[str, OpenFinding])
 _CONTENTS: Final = msgspec.msgpack.Decoder(dict[bytes, bytes])
-_COMPRESSOR: Final = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR: Final = zstandard.ZstdDecompressor()
 _Integers = NDArray[np.int64]
 Value = TypeVar("Value", bound=Hashable)
 
@@ -80,7 +75,7 @@ class Contents:
     """What is kept of some connections beside their rows: findings, and states without a canonical form.
 
     It is a value of its own in the state store, fetched by `read` when such a connection is first read, and
-    written when one changes. `size` is its stored size.
+    written when one changes. `size` is its stored size. A state without a canonical form has no facts.
     """
 
     def __init__(self, size: int = 0, read: Callable[[], bytes | None] = lambda: None) -> None:
@@ -102,19 +97,14 @@ class Contents:
         """Return all contents for the state store, None if they have not changed."""
         if not self._has_changed:
             return None
-        packed = _COMPRESSOR.compress(_ENCODER.encode(self._opened)) if self._opened else b""
+        packed = compress(_ENCODER.encode(self._opened)) if self._opened else b""
         self.size = len(packed)
         return packed
 
     @cached_property
     def _opened(self) -> dict[bytes, bytes]:
-        packed = self._read() or b""
-        if len(packed) != self.size:
-            raise StateError(
-                f"the checkpoint holds {len(packed)} bytes of connections where {self.size} belong: "
-                "bring the folder back as it was, or start with a new checkpoint folder"
-            )
-        return _CONTENTS.decode(_DECOMPRESSOR.decompress(packed)) if packed else {}
+        packed = whole(self._read(), self.size, "connections")
+        return _CONTENTS.decode(decompress(packed)) if packed else {}
 
 
 class Connections:
@@ -144,7 +134,7 @@ class Connections:
         return self.ids[place * ID_BYTES : (place + 1) * ID_BYTES]
 
     def places(self, ids: bytes) -> _Integers:
-        """Return the rows of connections, given their IDs one after the other, NOWHERE for those without."""
+        """Return the row of each ID (IDs are concatenated); NOWHERE if it has none."""
         return places_of(ids, self.ids, self.is_stored)
 
     def stored_places(self) -> list[int]:
@@ -288,7 +278,7 @@ def places_of(wanted: bytes, stored: bytes, is_stored: NDArray[np.bool_]) -> NDA
     """
     halves, among = (np.frombuffer(ids, np.int64).reshape(-1, 2) for ids in (wanted, stored))
     places = np.full(len(halves), NOWHERE, np.int64)
-    _find(halves, among, is_stored, _KEYS, free_slots(len(halves)), places)
+    _find(halves, among, is_stored, KEYS, free_slots(len(halves)), places)
     return places
 
 

@@ -1,11 +1,10 @@
 """The identities of a bucket as the query keeps them: as bytes, of which a batch decodes what it touches.
 
-An *index* of fixed width says of every identity, in the order of their latest claims, what is asked of all of
-them: the digest of the name, the latest claim, the tick that judges it, and where its content is. The
-*contents* are in pages, each a value of its own in the state store. A page is written once: what changes is
-written to a new page, and the old content is *dead*. A page whose living contents fill less than half of
-PAGE_BYTES is given up, and they move to the new one. So a step reads and writes about as much as it changes,
-at most half of what is stored is dead, and small pages unite.
+An *index* has one row of fixed width for each identity, ordered by latest claim: digest, latest claim, due
+tick, and where its content is. The *contents* are in pages, each a value of its own in the state store. A
+page is written once: what changes is written to a new page, and the old content is *dead*. A page whose
+living contents fill less than half of PAGE_BYTES is given up, and they move to the new one. So a step reads
+and writes about as much as it changes, at most half of what is stored is dead, and small pages unite.
 
 A content is the known claims of an identity, one after the other as msgpack. A claim that no rule judges yet
 is appended as it came; neither the claim nor the content is decoded.
@@ -24,14 +23,15 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import numpy.typing as npt
-import zstandard
 
 from decoders.memory import bounds_of, gathered
+from expectations.conversation.columnar.open_addressing import grouped
 from expectations.identity.claim import DIGEST_BYTES, OF_CLIENTS, Claim, IdentityKind
 from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.identity_state import ALIKE_LIMIT, GROUP_LIMIT, SETTLED_AFTER, Group, KnownClaim
 from streaming.state import StateError
-from streaming.state.connections import NOWHERE, places_of
+from streaming.state.connections import KEYS, NOWHERE, places_of
+from streaming.state.packing import compress, decompress, whole
 
 STATE_VERSION: Final = 3
 INDEX: Final = np.dtype(
@@ -51,8 +51,6 @@ PAGE_BYTES: Final = 128 * 1024
 _ENCODER = msgspec.msgpack.Encoder()
 _NOTHING: Final = _ENCODER.encode(None)
 _KNOWN = msgspec.msgpack.Decoder(list[KnownClaim])
-_COMPRESSOR = zstandard.ZstdCompressor(level=1)
-_DECOMPRESSOR = zstandard.ZstdDecompressor()
 
 
 class _NewClaim(msgspec.Struct, array_like=True, gc=False):
@@ -80,10 +78,6 @@ class Pages:
         self._read = read
         self._opened: dict[int, bytes] = {}
 
-    def content(self, page: int, begin: int, size: int) -> bytes:
-        """Return a content. Raises StateError if its page is not of the size that the index names."""
-        return self._page(page)[begin : begin + size]
-
     def add(self, contents: bytes) -> int:
         """Keep contents, one after the other, in a page that is not stored; return its number."""
         number = self.free + len(self._opened)
@@ -94,32 +88,25 @@ class Pages:
         """Return whether the content of each row lacks the ID of a connection. Raises StateError."""
         places = rows[["page", "begin", "size"]].tolist()
         return [
-            self._page(page).find(connection, begin, begin + size) < 0
+            self.page(page).find(connection, begin, begin + size) < 0
             for (page, begin, size), connection in zip(places, connections, strict=True)
         ]
 
     def gathered(self, rows: npt.NDArray[Any]) -> bytes:
-        """Return the contents of rows, one after the other. Raises StateError like `content`."""
+        """Return the contents of rows, one after the other. Raises StateError like `page`."""
         used = np.unique(rows["page"][rows["size"] > 0])
-        pages = [self._page(number) for number in used.tolist()]
+        pages = [self.page(number) for number in used.tolist()]
         begins = bounds_of([*map(len, pages)])[np.searchsorted(used, rows["page"])] + rows["begin"]
         joined = np.frombuffer(b"".join(pages), np.uint8)
         contents, _ = gathered(joined, begins, rows["size"].astype(np.int64))
         return contents.tobytes()
 
-    def _page(self, number: int) -> bytes:
+    def page(self, number: int) -> bytes:
+        """Return the contents of a page. Raises StateError if it is not of the size that the index names."""
         if number not in self._opened:
-            self._opened[number] = self._open(number)
+            packed = whole(self._read(number), self.sizes[number], "identities")
+            self._opened[number] = decompress(packed)
         return self._opened[number]
-
-    def _open(self, number: int) -> bytes:
-        packed = self._read(number) or b""
-        if len(packed) != self.sizes[number]:
-            raise StateError(
-                f"the checkpoint holds {len(packed)} bytes of identities where {self.sizes[number]} belong: "
-                "bring the folder back as it was, or start with a new checkpoint folder"
-            )
-        return _DECOMPRESSOR.decompress(packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +120,7 @@ class PackedIdentities:
 
 
 class StoredIdentities:
-    """The identities of one bucket. One that is claimed gets a new row, behind all others."""
+    """The identities of one bucket. An identity with a new claim moves to the end."""
 
     def __init__(self, clock: int, tick: int, ids: bytes, rows: npt.NDArray[Any], pages: Pages) -> None:
         self.clock = clock
@@ -158,35 +145,31 @@ class StoredIdentities:
             return
         table, first = packed.table, len(self._rows)
         self.clock = max(self.clock, int(table["until"].max()))
-        order, begins, counts = _by_identity(table["digest"])
-        leading = order[begins]
-        self._renew(table["digest"][leading].tobytes())
+        digests = table["digest"].copy()
+        members, leading = grouped(KEYS, digests.view(np.int64).reshape(-1, 2))
+        counts = np.bincount(members)
+        self._renew(digests[leading].tobytes())
         is_appended = self._append(first, packed, leading, counts == 1, patient)
-        left = np.flatnonzero(~is_appended).tolist()
-        numbers = [order[begins[number] : begins[number] + counts[number]] for number in left]
-        judged = iter(packed.chosen(np.concatenate((order[:0], *numbers))))
-        for number in left:
+        order = np.argsort(members, kind="stable")
+        judged = iter(packed.chosen(order[~is_appended[members[order]]]))
+        for number in np.flatnonzero(~is_appended).tolist():
             yield self._group(first + number), list(islice(judged, int(counts[number])))
 
     def surplus(self) -> Iterator[Group]:
-        """Remove and yield what is above GROUP_LIMIT."""
         surplus = len(self) - GROUP_LIMIT
         for place in np.flatnonzero(self._is_kept)[: max(surplus, 0)].tolist():
             group, self._is_kept[place] = self._group(place), False
             yield group
 
     def is_settled(self) -> bool:
-        """Whether no identity has a tick to come at which it is due."""
         return not (self._is_kept & (self._noted()["due_tick"] > 0)).any()
 
     def due(self) -> Iterator[Group]:
-        """Yield the identities that are due at `tick`."""
         due_ticks = self._noted()["due_tick"]
         is_due = self._is_kept & (due_ticks > 0) & (due_ticks <= self.tick)
         yield from map(self._group, np.flatnonzero(is_due).tolist())
 
     def forget_silent(self, since: int) -> None:
-        """Forget what was last claimed before `since`."""
         latest_at = self._noted()["latest_at"]
         for place in np.flatnonzero(self._is_kept & (latest_at > 0) & (latest_at < since)).tolist():
             group = self._group(place)
@@ -213,7 +196,7 @@ class StoredIdentities:
     def _moved(self, places: npt.NDArray[np.int64]) -> tuple[npt.NDArray[Any], dict[int, bytes]]:
         """Put the contents of some rows into new pages; return the rows with their places, and the pages."""
         decoded = [place for place in places.tolist() if place in self._decoded]
-        encoded = [*map(self._encoded, decoded)]
+        encoded = [b"".join(map(_ENCODER.encode, self._decoded[place].known)) for place in decoded]
         fresh = self._rows[decoded]
         fresh["page"], fresh["size"] = self._pages.add(b"".join(encoded)), [*map(len, encoded)]
         fresh["begin"] = bounds_of(fresh["size"])[:-1]
@@ -224,11 +207,8 @@ class StoredIdentities:
             number = self._pages.free + len(written)
             rows["page"][begin:end] = number
             rows["begin"][begin:end] = bounds[begin:end] - bounds[begin]
-            written[number] = _COMPRESSOR.compress(contents[bounds[begin] : bounds[end]])
+            written[number] = compress(contents[bounds[begin] : bounds[end]])
         return rows, written
-
-    def _encoded(self, place: int) -> bytes:
-        return b"".join(map(_ENCODER.encode, self._decoded[place].known))
 
     def _with_index(
         self,
@@ -240,7 +220,7 @@ class StoredIdentities:
     ) -> PackedIdentities:
         by_byte = rows.view(np.uint8).reshape(-1, INDEX.itemsize).T.tobytes()
         index = _ENCODER.encode(_Index(self.clock, self.tick, ids, by_byte, dict(sizes)))
-        packed = bytes([STATE_VERSION]) + _COMPRESSOR.compress(index)
+        packed = bytes([STATE_VERSION]) + compress(index)
         return PackedIdentities(packed, written, removed, len(packed) + sum(sizes.values()))
 
     def _renew(self, identities: bytes) -> None:
@@ -323,25 +303,10 @@ class StoredIdentities:
         """Return the identity in a row, which may then be changed."""
         if place not in self._decoded:
             latest_at, page, begin, size, due_tick, known, has_forgotten = self._rows[place].tolist()
-            content = self._pages.content(page, begin, size) if known else b""
+            content = self._pages.page(page)[begin : begin + size] if known else b""
             decoded = _KNOWN.decode(_ARRAY_16 + known.to_bytes(2) + content)
             self._decoded[place] = Group(decoded, latest_at, due_tick, bool(has_forgotten))
         return self._decoded[place]
-
-
-def _by_identity(
-    digests: npt.NDArray[np.void],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Group claims by identity, in the order of the first claims. Returns `order`, `begins` and `counts`.
-
-    Those of identity i are in `order` from `begins[i]` on, so many as `counts[i]`.
-    """
-    halves = np.ascontiguousarray(digests).view(np.int64).reshape(-1, 2)
-    order = np.lexsort((halves[:, 1], halves[:, 0]))
-    is_first = np.append(True, (halves[order[1:]] != halves[order[:-1]]).any(axis=1))
-    begins = np.flatnonzero(is_first)
-    by_first = np.argsort(order[begins])
-    return order, begins[by_first], np.diff(begins, append=len(order))[by_first]
 
 
 def _given_up(rows: npt.NDArray[Any], pages: Iterable[int]) -> list[int]:
@@ -388,7 +353,7 @@ def unpack_identities(stored: bytes | None, read_page: Callable[[int], bytes | N
             f"the checkpoint holds identities of version {stored[0]}, this kipwatch writes {STATE_VERSION}: "
             "start with a new checkpoint folder"
         )
-    index = _DECODER.decode(_DECOMPRESSOR.decompress(stored[1:])) if stored is not None else _Index()
+    index = _DECODER.decode(decompress(stored[1:])) if stored is not None else _Index()
     by_byte = np.frombuffer(index.rows, np.uint8).reshape(INDEX.itemsize, -1)
     rows = by_byte.T.copy().view(INDEX).reshape(-1)
     return StoredIdentities(index.clock, index.tick, index.ids, rows, Pages(index.pages, read_page))
