@@ -25,10 +25,12 @@ from streaming.transcript.frame import (
     ConnectedClient,
     ConnectedClients,
     DecodedFrame,
-    Followed,
+    Shows,
     connections_of,
     decode_frame,
     hide_secrets,
+    shows_group,
+    shows_instance,
 )
 from streaming.transcript.text import accounts, event_line, frame_lines
 from streaming.user_error import UserError, did_you_mean
@@ -138,7 +140,7 @@ def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:
             yield record, client, decode_frame(schemas, record, client)
 
 
-def _followed(arguments: argparse.Namespace) -> list[Followed]:
+def _followed(arguments: argparse.Namespace) -> list[Shows]:
     """Return the identifiers to follow. Raises UserError for an ID that is no UUID."""
     followed = []
     if arguments.instance_id is not None:
@@ -147,9 +149,9 @@ def _followed(arguments: argparse.Namespace) -> list[Followed]:
             raise UserError(
                 f"--instance-id must be a UUID, as Kafka writes it or in hex, not {arguments.instance_id!r}"
             )
-        followed.append(Followed(instance_id=identifier))
+        followed.append(shows_instance(identifier))
     if arguments.group is not None:
-        followed.append(Followed(group_id=arguments.group))
+        followed.append(shows_group(arguments.group))
     return followed
 
 

@@ -9,9 +9,9 @@ names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -207,34 +207,31 @@ def _hide(value: Any, path: Sequence[str]) -> None:
             value[name] = HIDDEN
 
 
-class Followed(NamedTuple):
-    """A client instance ID of 16 bytes, a group ID, or both. None matches every frame."""
+Shows = Callable[[DecodedFrame], bool]
+"""Whether a frame shows what is followed."""
 
-    instance_id: bytes | None = None
-    group_id: str | None = None
 
-    def shown_by(self, frame: DecodedFrame) -> bool:
-        """Whether a frame shows both IDs."""
-        return self._shows_instance(frame) and self._shows_group(frame)
+def shows_instance(identifier: bytes) -> Shows:
+    """Return a test for a client instance ID of 16 bytes."""
 
-    def _shows_instance(self, frame: DecodedFrame) -> bool:
-        if self.instance_id is None:
-            return True
+    def shows(frame: DecodedFrame) -> bool:
         texts = [frame.client_instance_id, *_texts(frame.body, _INSTANCES)]
-        return any(text is not None and identifier_bytes(text) == self.instance_id for text in texts)
+        return any(text is not None and identifier_bytes(text) == identifier for text in texts)
 
-    def _shows_group(self, frame: DecodedFrame) -> bool:
-        if self.group_id is None:
-            return True
-        return self.group_id in (*_texts(frame.body, _GROUPS), *_sought(frame.body or {}))
+    return shows
 
 
-def connections_of(frames: Iterable[DecodedFrame], *followed: Followed) -> set[str]:
+def shows_group(group_id: str) -> Shows:
+    """Return a test for a group."""
+    return lambda frame: group_id in (*_texts(frame.body, _GROUPS), *_sought(frame.body or {}))
+
+
+def connections_of(frames: Iterable[DecodedFrame], *followed: Shows) -> set[str]:
     """Return the connections, in hex, that show everything followed, in one frame or in several."""
     shown: list[set[str]] = [set() for _ in followed]
     for frame in frames:
-        for each, connections in zip(followed, shown, strict=True):
-            if each.shown_by(frame):
+        for shows, connections in zip(followed, shown, strict=True):
+            if shows(frame):
                 connections.add(frame.connection)
     return set.intersection(*shown) if shown else set()
 
