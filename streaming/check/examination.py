@@ -45,7 +45,7 @@ from expectations.report.coverage import Coverage, coverage_of
 from expectations.report.fleet import ClientUsage, Fleet, Party
 from expectations.report.versions import AdvertisingBroker
 from expectations.rules.base.rule import IdentityRule, Rule
-from streaming.check.recording import FILE_SHIFT, Recording, Through, file_position
+from streaming.check.recording import FILE_SHIFT, Recording, Through
 from streaming.feeder.key_log_files import read_key_logs
 from streaming.judging.part import Part
 from streaming.judging.report import Report
@@ -389,7 +389,7 @@ class _FilesTally:
         """Return the findings with the file of their frame, and the number of its packet there."""
         positions, placed = np.frombuffer(self._positions, np.int64), []
         for finding in findings:
-            file, inside = file_position(finding.evidence.position or 0)
+            file, inside = divmod(finding.evidence.position or 0, 1 << FILE_SHIFT)
             begin = file << FILE_SHIFT
             first, packet = np.searchsorted(positions, (begin, begin | inside)).tolist()
             evidence = msgspec.structs.replace(

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -29,18 +28,6 @@ LONG = 8 * 1024 * 1024
 """Bytes of a capture above which reading takes long enough to show a bar."""
 Through = Callable[[Iterable[PacketBatch]], Iterable[PacketBatch]]
 """A stage that packets pass unchanged before they are read, such as a progress bar."""
-
-
-class FilePosition(NamedTuple):
-    """The place of a packet: the number of its file, and its byte offset in that."""
-
-    file: int
-    position: int
-
-
-def file_position(position: int) -> FilePosition:
-    """Split the position of a packet."""
-    return FilePosition(position >> FILE_SHIFT, position & (1 << FILE_SHIFT) - 1)
 
 
 class Recording:
@@ -113,7 +100,7 @@ def showing_progress(paths: Sequence[Path]) -> Through:
             task = progress.add_task(paths[0].name, total=sum(sizes.values()) if is_known else None)
             for batch in batches:
                 if batch.size:
-                    file, position = file_position(int(batch.positions[0]))
+                    file, position = divmod(int(batch.positions[0]), 1 << FILE_SHIFT)
                     reached[file] = position
                     progress.update(task, completed=sum(reached.values()))
                 yield batch

@@ -14,7 +14,7 @@ import pytest
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import Packet
 from streaming.check import recording
-from streaming.check.recording import Recording, file_position, showing_progress
+from streaming.check.recording import FILE_SHIFT, Recording, showing_progress
 from streaming.user_error import UserError
 from tests.streaming.captures import write_packets
 
@@ -42,7 +42,7 @@ def test_the_position_of_a_packet_identifies_its_file(tmp_path: Path) -> None:
     paths = [written(tmp_path, "a", 1, 2), written(tmp_path, "b", 3, 4)]
     alone = [packet.position for packet in Recording(paths[:1])]
     assert alone[0] == 24
-    places = [file_position(packet.position) for packet in Recording(paths)]
+    places = [divmod(packet.position, 1 << FILE_SHIFT) for packet in Recording(paths)]
     assert places == [(file, position) for file in range(2) for position in alone]
 
 
