@@ -133,9 +133,9 @@ class FrontConnection:
 class Front(LoopbackServer):
     """The listener of the front. A context manager."""
 
-    def __init__(self, schemas: Schemas, upstream: Address, port: int = 0) -> None:
-        """Listen on a port of loopback, 0 for any. `upstream` is a listener that is not watched."""
-        super().__init__("front", lambda client: _serve(schemas, client, upstream), port)
+    def __init__(self, schemas: Schemas, upstream: Address) -> None:
+        """Listen on any port of loopback. `upstream` is a listener that is not watched."""
+        super().__init__("front", lambda client: _serve(schemas, client, upstream))
 
 
 def _serve(schemas: Schemas, client: socket.socket, upstream: Address) -> None:

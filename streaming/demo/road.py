@@ -21,7 +21,7 @@ from typing import IO, BinaryIO
 
 from decoders.schema.registry import default_schemas
 from decoders.wire.pcap import PcapWriter
-from decoders.wire.segment import Packet
+from decoders.wire.segment import LinkType, Packet
 from streaming.broker.child_guard import GuardedProcess
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.jars import jars
@@ -39,7 +39,6 @@ STOP_SECONDS = 45.0
 REPORT_SECONDS = 10.0
 READY_SECONDS = 240.0
 DRAIN_SECONDS = 30.0
-LINKTYPE_ETHERNET = 1
 
 Say = Callable[[str], None]
 
@@ -249,7 +248,7 @@ class PacketPipe:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._packets: queue.SimpleQueue[list[Packet] | None] = queue.SimpleQueue()
-        self._writer = PcapWriter(stream, LINKTYPE_ETHERNET)
+        self._writer = PcapWriter(stream, LinkType.ETHERNET)
         stream.flush()
         self._thread = threading.Thread(target=self._drain, name="packet-pipe", daemon=True)
         self._thread.start()
