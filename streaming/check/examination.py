@@ -49,7 +49,7 @@ from streaming.check.recording import FILE_SHIFT, Recording, Through
 from streaming.feeder.key_log_files import read_key_logs
 from streaming.judging.part import Part
 from streaming.judging.report import Report
-from streaming.judging.step import IdentityStep, judge_window
+from streaming.judging.step import identity_report, judge_window
 from streaming.judging.tally import Tally
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ def examine(
     collector, tally = Collector(terms, names), _FilesTally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
     states, answered, clock = dict[bytes, ConnectionState](), dict[str, set[ApiVersion]](), 0
-    identity_step = IdentityStep(CollectingIdentityJudge(collector, names, terms))
+    identity_judge = CollectingIdentityJudge(collector, names, terms)
     identities = IdentityState()
     tracker = ColumnarTracker(
         schemas,
@@ -276,12 +276,12 @@ def examine(
             _judge(judge, part, states, step)
             report = step.report(0)
             tally.add(report, clock)
-            tally.add(identity_step.process(0, identities, step.claims()), clock)
+            tally.add(identity_report(0, identity_judge.process(identities, step.claims())), clock)
     for state in states.values():
         tally.findings.update({finding.id: finding for finding in judge.republish(state)})
-        tally.add(identity_step.process(0, identities, judge.latest_claims(state)), clock)
+        tally.add(identity_report(0, identity_judge.process(identities, judge.latest_claims(state))), clock)
     collector.fleet.finish()
-    tally.add(identity_step.finish(0, identities), clock)
+    tally.add(identity_report(0, identity_judge.finish(identities)), clock)
     return tally.examination(tracker, collector)
 
 

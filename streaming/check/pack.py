@@ -28,7 +28,7 @@ from expectations.rules.base.rule import Rule, Verdict
 from expectations.rules.catalogue import RULES, rule_named
 from expectations.rules.packs import Pack
 from streaming.judging.report import Report, checks_of
-from streaming.judging.step import BucketStep, IdentityStep
+from streaming.judging.step import BucketStep, identity_report
 from streaming.state.bucket import Bucket
 
 WHOLE = 10_000
@@ -100,10 +100,7 @@ def faults_of_case(case: Case) -> Iterator[str]:
         yield f"cannot be played: {type(error).__name__}: {error}"
         return
     schemas, terms = default_schemas(), Terms(rules)
-    judge, identity_step = (
-        Judge(schemas.api_names, terms),
-        IdentityStep(IdentityJudge(schemas.api_names, terms)),
-    )
+    judge, identity_judge = Judge(schemas.api_names, terms), IdentityJudge(schemas.api_names, terms)
     plain = BucketStep(judge, schemas.by_key)
     learning = BucketStep(judge, schemas.by_key, automaton=Automaton(judge, secrets.token_bytes()))
     ways = [("as a whole", WHOLE, plain), ("frame by frame", 1, plain)]
@@ -111,7 +108,7 @@ def faults_of_case(case: Case) -> Iterator[str]:
     ways += [("by the automaton", WHOLE, learning)] * (LEARNT_AT + 1)
     expected = [case.verdicts, *case.findings]
     for way, size, step in ways:
-        reports = list(_judged(exchange.records, size, judge, step, identity_step))
+        reports = list(_judged(exchange.records, size, judge, step, identity_judge))
         yielded = [_verdicts(reports, case.rule), *_findings(reports)]
         if yielded != expected:
             yield f"judged {way}, it yields: {'; '.join(yielded)}. Expected: {'; '.join(expected)}"
@@ -119,7 +116,7 @@ def faults_of_case(case: Case) -> Iterator[str]:
 
 
 def _judged(
-    records: Sequence[Record], size: int, judge: Judge, step: BucketStep, identity_step: IdentityStep
+    records: Sequence[Record], size: int, judge: Judge, step: BucketStep, identity_judge: IdentityJudge
 ) -> Iterator[Report]:
     """Judge records in parts of a size, each a block of the frames topic."""
     bucket, identities, schemas = Bucket(), IdentityState(), default_schemas()
@@ -130,12 +127,12 @@ def _judged(
         arrival = Arrival.of_topic(opened, pa.array(["case"]), pa.array([0]), pa.array([begin]))
         report = step.process(0, bucket, [windows.columns_of(arrival)])
         yield report
-        yield identity_step.process(0, identities, report.claims)
+        yield identity_report(0, identity_judge.process(identities, report.claims))
     for place in bucket.connections.stored_places():
         state = bucket.connections.take(place)
         yield Report(0, findings=judge.republish(state))
-        yield identity_step.process(0, identities, judge.latest_claims(state))
-    yield identity_step.finish(0, identities)
+        yield identity_report(0, identity_judge.process(identities, judge.latest_claims(state)))
+    yield identity_report(0, identity_judge.finish(identities))
 
 
 def _verdicts(reports: Sequence[Report], rule: str) -> str:

@@ -14,7 +14,7 @@ A bucket of identities takes the claims of connections that share an identity to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -26,8 +26,6 @@ from expectations.conversation.observation import Window
 from expectations.identity.claim import Claim
 from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.automaton import Automaton
-from expectations.judging.identity_judge import IdentityJudge
-from expectations.judging.identity_state import Identities, IdentityState
 from expectations.judging.judge import ConnectionState, Judge, open_connection
 from expectations.judging.outcome import Outcome
 from streaming.judging.changes import Before
@@ -170,31 +168,11 @@ def judge_window(  # noqa: PLR0917 - whose window it is, and what it counts in
     part.software[number], part.clients[number] = conversation.software, conversation.client_id
 
 
-class IdentityStep:
-    """Steps buckets of identities. Their reports have negative numbers, unlike those of connections."""
+def identity_report(number: int, outcome: Outcome) -> Report:
+    """Report what came of the claims on a bucket of identities.
 
-    def __init__(self, judge: IdentityJudge) -> None:
-        self._judge = judge
-
-    def process(self, number: int, state: Identities, claims: Iterable[Claim]) -> Report:
-        """Process claims."""
-        return _report(number, self._judge.process(state, claims))
-
-    def tick(self, number: int, state: Identities, now: int) -> Report:
-        """Judge what has settled. Must be called at regular intervals.
-
-        `now` is the processing time in milliseconds. A claim of a later time, from a host whose clock is
-        wrong, makes no other look silent.
-        """
-        state.clock = min(state.clock, now * MILLISECOND)
-        return _report(number, self._judge.tick(state))
-
-    def finish(self, number: int, state: IdentityState) -> Report:
-        """Judge all that is known."""
-        return _report(number, self._judge.finish(state))
-
-
-def _report(number: int, outcome: Outcome) -> Report:
+    Reports of identities are numbered -1, -2 and so on, those of connections from 0.
+    """
     tally = Tally({})
     for listener, checks in outcome.identity_checks.items():
         tally.add(Outcome(checks=checks), listener)

@@ -32,6 +32,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from decoders.frame.columnar.block_reading import BlockBatch, BlockReader
+from decoders.retention import MILLISECOND
 from decoders.schema.registry import schemas_of
 from expectations.conversation.columnar.windows import Arrival, ColumnarWindows
 from expectations.identity.packed_claims import PackedClaims
@@ -49,7 +50,7 @@ from streaming.judging.bucket_input import (
     unpack_input,
 )
 from streaming.judging.report import TENTH, Report, pack_report
-from streaming.judging.step import BucketStep, IdentityStep
+from streaming.judging.step import BucketStep, identity_report
 from streaming.process import make_collections_rare
 from streaming.query.stage_rows import (
     MOST_BYTES,
@@ -225,12 +226,7 @@ class BucketProcessor(StatefulProcessor):
             judge, schemas.by_key, self._resumed_at, counts_usage=self._counts_usage, automaton=automaton
         )
 
-    def handleInputRows(
-        self,
-        key: Any,
-        rows: Iterator[Row],
-        timerValues: Any,
-    ) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Judge the part of a micro-batch that concerns this bucket."""
         number = bucket_of_key(key[0])
         bucket = self._load(number)
@@ -249,12 +245,7 @@ class BucketProcessor(StatefulProcessor):
             self._has_end = True
             self._handle.registerTimer(END_OF_TASK)
 
-    def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: Any,
-        expiredTimerInfo: Any,
-    ) -> Iterator[Row]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Report open connections, publish findings again where due and drop silent connections."""
         if expiredTimerInfo.getExpiryTimeInMs() == END_OF_TASK:
             yield from self._claims.rows()
@@ -313,14 +304,9 @@ class IdentityProcessor(StatefulProcessor):
         self._index = StoredBytes(handle, "identities")
         self._pages = StoredPages(handle, "pages")
         names = schemas_of(self._table).api_names
-        self._step = IdentityStep(IdentityJudge(names, self._terms))
+        self._judge = IdentityJudge(names, self._terms)
 
-    def handleInputRows(
-        self,
-        key: Any,
-        rows: Iterator[Row],
-        timerValues: Any,
-    ) -> Iterator[Row]:
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         """Pass reports through and judge the claims."""
         parts: list[PackedClaims] = []
         for row in rows:
@@ -331,17 +317,14 @@ class IdentityProcessor(StatefulProcessor):
         if claims := PackedClaims.joined(parts):
             yield self._process(bucket_of_key(key[0]), claims, timerValues.getCurrentProcessingTimeInMs())
 
-    def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: Any,
-        expiredTimerInfo: Any,
-    ) -> Iterator[Row]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         """Judge settled claims, and clear the state of an empty bucket."""
         state = unpack_identities(self._index.read(), self._pages.read)
         now = timerValues.getCurrentProcessingTimeInMs()
         number = bucket_of_key(key[0])
-        report = self._step.tick(number, state, now)
+        # A claim of a later time, from a host whose clock is wrong, must not make all others look silent.
+        state.clock = min(state.clock, now * MILLISECOND)
+        report = identity_report(number, self._judge.tick(state))
         if len(state):
             self._handle.registerTimer(next_tick(number, now, self.tick_interval))
             yield self._store(state, report)
@@ -359,7 +342,7 @@ class IdentityProcessor(StatefulProcessor):
         if stored is None:
             self._handle.registerTimer(first_tick(number, now, self.tick_interval))
         state = unpack_identities(stored, self._pages.read)
-        return self._store(state, self._step.process(number, state, claims))
+        return self._store(state, identity_report(number, self._judge.process(state, claims)))
 
     def _store(self, state: StoredIdentities, report: Report) -> Row:
         packed = state.packed()

@@ -16,9 +16,8 @@ from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.identity_judge import IdentityJudge
 from expectations.judging.identity_state import IdentityState
 from expectations.judging.terms import Terms
-from streaming.judging.bucket_input import bucket_of
 from streaming.judging.report import Report, unpack_report
-from streaming.judging.step import IdentityStep
+from streaming.judging.step import identity_report
 from streaming.query.stage_rows import (
     Stepped,
     TaskClaims,
@@ -33,10 +32,10 @@ from streaming.state.identities import unpack_identities
 from tests.exchange import Exchange
 from tests.expectations.judging.claims import claims_of_all, instance, negotiated
 from tests.streaming.judging.test_step import step
-from tests.streaming.judging.travelling import windows
+from tests.streaming.judging.travelling import bucket_of, windows
 from tests.streaming.query.stand_in import Map
 
-NAMES = default_schemas().api_names
+JUDGE = IdentityJudge(default_schemas().api_names)
 
 
 def claims() -> list[Claim]:
@@ -70,8 +69,8 @@ def test_a_tick_sends_claims_only_for_identities_in_use() -> None:
 
 
 def test_reports_of_identities_have_negative_bucket_numbers() -> None:
-    steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
-    assert [steps.process(0, state, []).bucket, steps.tick(5, state, 0).bucket] == [-1, -6]
+    processed, ticked = JUDGE.process(IdentityState(), []), JUDGE.tick(IdentityState())
+    assert [identity_report(0, processed).bucket, identity_report(5, ticked).bucket] == [-1, -6]
 
 
 class Handle:
@@ -131,15 +130,23 @@ def test_a_report_without_claims_passes_through_and_touches_no_state(
     assert (handle.stored, handle.timers) == (None, [])
 
 
-def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten() -> None:
+def test_a_clock_that_is_wrong_by_years_makes_no_other_identity_be_forgotten(
+    processor: IdentityProcessor,
+) -> None:
     """The claims of connections with the right clock settle as ever."""
-    steps, state = IdentityStep(IdentityJudge(NAMES)), IdentityState()
     told = claims()
     now = max(claim.until for claim in told) // MILLISECOND
     future = Exchange(connection=b"f" * 16, client="10.0.0.9:1", at=now * MILLISECOND + 75 * 365 * KEPT_FOR)
     future.negotiate(client_id="late")
-    steps.process(0, state, told + claims_of_all(future))
-    found = [finding.rule for _ in range(3) for finding in steps.tick(0, state, now).findings]
+    stepped = Stepped(claims=PackedClaims.of(told + claims_of_all(future)))
+    row, key = SimpleNamespace(stepped=msgspec.msgpack.encode(stepped)), (key_of_bucket(0),)
+    reports(processor.handleInputRows(key, iter([row]), clock(now)))
+    found = [
+        finding.rule
+        for _ in range(3)
+        for report in reports(processor.handleExpiredTimer(key, clock(now), None))
+        for finding in report.findings
+    ]
     assert found == ["kip35/negotiation-not-repeated"]
 
 
