@@ -25,7 +25,7 @@ from expectations.judging.terms import Terms
 from streaming.bench import report
 from streaming.bench.batches import Bench, MeasuredBatch
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, connection_id
-from streaming.judging.bucket_input import bucket_of
+from streaming.judging.bucket_input import buckets_of
 from streaming.query.stages import BucketProcessor
 from streaming.state.bucket import Bucket, pack_bucket
 
@@ -136,8 +136,9 @@ def _median(batches: list[MeasuredBatch], last: int) -> float:
 @cache
 def _idle_by_bucket(idle: int, buckets: int) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for number in range(idle):
-        found.setdefault(bucket_of(connection_id(IDLE_RUN, number), buckets), []).append(number)
+    ids = b"".join(connection_id(IDLE_RUN, number) for number in range(idle))
+    for number, bucket in enumerate(buckets_of(ids, buckets).tolist()):
+        found.setdefault(bucket, []).append(number)
     return found
 
 

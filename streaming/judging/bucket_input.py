@@ -158,19 +158,14 @@ class BucketInput(msgspec.Struct):
         return WindowColumns.of([]) if self.said is None else self.said.columns()
 
 
-def bucket_of(identifier: bytes, buckets: int) -> int:
-    """Return the bucket of a connection, given its ID, or of an identity, given its digest."""
-    return int.from_bytes(identifier[:4]) % buckets
-
-
 def buckets_of(identifiers: bytes, buckets: int) -> NDArray[np.int64]:
-    """Return `bucket_of` each of some IDs or digests, which follow each other."""
+    """Return the bucket of each connection or identity, given their IDs or digests one after the other."""
     leading = np.frombuffer(identifiers, ">u4").reshape(-1, ID_BYTES // 4)[:, 0]
     return leading.astype(np.int64) % buckets
 
 
 def by_bucket(columns: WindowColumns, buckets: int) -> dict[int, BucketInput]:
-    """Divide windows by `bucket_of` their connection; in each they stay in order."""
+    """Divide windows by the buckets of their connections; in each they stay in order."""
     numbers = buckets_of(columns.ids, buckets)
     order = np.argsort(numbers, kind="stable")
     sorted_columns, found = columns.chosen(order), numbers[order]

@@ -9,12 +9,11 @@ from decoders.schema.registry import default_schemas
 from expectations.judging.judge import Judge
 from streaming.bench.state import IDLE_RUN, Crowded, bytes_per_connection, distinct
 from streaming.bench.traffic import FRAMES_IN_ROUND, Traffic, captured_now, connection_id
-from streaming.judging.bucket_input import bucket_of
 from streaming.judging.step import BucketStep
 from streaming.state.bucket import Bucket
 from tests.exchange import Exchange
 from tests.expectations.conversation.scalar_windows import in_topic, windows_of
-from tests.streaming.judging.travelling import travelled, windows
+from tests.streaming.judging.travelling import bucket_of, travelled, windows
 from tests.streaming.query.test_stages import Store, step
 from tests.streaming.state.bucket_store import states_of
 

@@ -62,3 +62,8 @@ def travelled(windows: Iterable[Window]) -> list[WindowColumns]:
             parts.append([])
         parts[at].append(window)
     return [unpack_input(pack_input(bucket_input(part))).columns() for part in parts]
+
+
+def bucket_of(identifier: bytes, buckets: int) -> int:
+    """Return the bucket of a connection, given its ID, or of an identity, given its digest."""
+    return int.from_bytes(identifier[:4]) % buckets
