@@ -1,6 +1,8 @@
-"""Network addresses as text: `host:port`, with brackets around an IPv6 address."""
+"""Network addresses as text: `host:port`, with brackets around an IPv6 address; and networks."""
 
 from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from streaming.user_error import UserError
 
@@ -26,3 +28,11 @@ def bootstrap_addresses(bootstrap: str) -> list[tuple[str, int]]:
 def address_text(host: str, port: int) -> str:
     """Return `host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def network_of(text: str) -> IPv4Network | IPv6Network:
+    """Parse an address or a network in CIDR notation. Raises ValueError, which says what to write."""
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write an address or a network such as 10.0.0.0/8") from None

@@ -12,7 +12,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal, cast, get_type_hints
@@ -25,7 +25,7 @@ from decoders.wire.framing import MAX_FRAME
 from expectations.rules.base.rule import Level
 from streaming.log import Level as LogLevel
 from streaming.metrics.labels import LABEL_LIMIT
-from streaming.settings.address import HIGHEST_PORT
+from streaming.settings.address import HIGHEST_PORT, network_of
 from streaming.settings.mistake import explain, read_toml
 from streaming.user_error import UserError
 
@@ -105,10 +105,7 @@ class Exclude(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         """Refuse an invalid address, and anything but exactly one of the two fields."""
         if bool(self.address) == bool(self.client_id):
             raise ValueError("Expected either `address` or `client_id`")
-        try:
-            ip_network(self.address or "::")
-        except ValueError as error:
-            raise ValueError(f"{error}; write an address or a network such as 10.0.0.0/8") from None
+        network_of(self.address or "::")
 
 
 class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -305,7 +302,7 @@ class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     @property
     def excluded_networks(self) -> list[IPv4Network | IPv6Network]:
         """The networks of `exclude`; an address is a network of its own."""
-        return [ip_network(each.address) for each in self.exclude if each.address]
+        return [network_of(each.address) for each in self.exclude if each.address]
 
     @property
     def excludes_client(self) -> Callable[[str], bool] | None:

@@ -15,7 +15,7 @@ import fnmatch
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from fnmatch import fnmatchcase
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from expectations.judging.finding import Finding, Suppressed
 from expectations.judging.terms import Terms
 from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES, read_choices, rules_read_as
+from streaming.settings.address import network_of
 from streaming.settings.confidential import pseudonyms_of
 from streaming.settings.configuration import Configuration, Listener, Suppression
 from streaming.settings.owners import bracketed, read_owners, whole
@@ -203,7 +204,7 @@ class AddressPattern:
     def __init__(self, text: str) -> None:
         """Raises ValueError if a network is not valid."""
         self._text = text.replace("[", "").replace("]", "") if "]:" not in text else text
-        self._network = _network(text) if "/" in text else None
+        self._network = network_of(text) if "/" in text else None
 
     def covers(self, address: str) -> bool:
         """Whether the pattern covers an address with a port, as findings have it."""
@@ -222,10 +223,3 @@ def _pseudonym(client: str, pseudonyms: Pseudonyms) -> str:
 def _matches(glob: str | None, text: str | None) -> bool:
     """Whether a text matches a glob; None for a glob matches anything."""
     return glob is None or (text is not None and fnmatchcase(text, glob))
-
-
-def _network(text: str) -> IPv4Network | IPv6Network:
-    try:
-        return ip_network(text)
-    except ValueError as error:
-        raise ValueError(f"{error}; write a network such as 10.0.0.0/8") from None

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -21,6 +20,7 @@ import msgspec
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.terms import ClientNames
 from streaming.metrics.labels import LONGEST, RESERVED
+from streaming.settings.address import network_of
 from streaming.settings.mistake import read_toml
 from streaming.user_error import UserError
 
@@ -51,10 +51,7 @@ class Owner(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
             raise ValueError(
                 'an owner needs a key that matches clients; client_id = "*" is all that have one'
             )
-        try:
-            ip_network(self.client or "::")
-        except ValueError as error:
-            raise ValueError(f"{error}; write an address or a network such as 10.0.0.0/8") from None
+        network_of(self.client or "::")
 
 
 class OwnersFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -87,7 +84,7 @@ class _Network(NamedTuple):
         """Return a network in CIDR notation or of one address, None for no text."""
         if text is None:
             return None
-        network = ip_network(text)
+        network = network_of(text)
         differ = network.max_prefixlen - network.prefixlen
         return cls(network.max_prefixlen, differ, int(network.network_address) >> differ)
 

@@ -88,7 +88,7 @@ def test_an_ipv6_address_has_a_port_in_brackets(pattern: str) -> None:
 
 @pytest.mark.parametrize("network", ["10.0.0.7/8", "10.0.0.0/33", "clients/8"])
 def test_what_is_not_a_network_is_refused(network: str) -> None:
-    with pytest.raises(UserError, match="write a network such as"):
+    with pytest.raises(UserError, match="write an address or a network such as"):
         suppressed_by(client=network)
 
 
