@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from streaming.audit.live_validation import Demands, Reply, Successes
+from streaming.judging.report import unpack_report
 from streaming.settings.configuration import Configuration
+from streaming.settings.release import load_schemas
 
 if TYPE_CHECKING:
     from expectations.suites.suite import Suite, SuiteResult
@@ -68,7 +70,6 @@ def validated(configuration: Configuration, sample: bytes) -> tuple[Successes, D
 def _tables(configuration: Configuration, sample: bytes) -> Iterator[SuiteResult]:
     # Great Expectations takes seconds to load, and may fail to.
     from streaming.audit.audit import suites_at  # noqa: PLC0415
-    from streaming.settings.release import load_schemas  # noqa: PLC0415
 
     yield from _of_sample(
         configuration, sample, suites_at(time.time_ns(), load_schemas(configuration.schemas))
@@ -86,8 +87,6 @@ def _of_sample(configuration: Configuration, sample: bytes, suites: Sequence[Sui
     """Validate the rows that a sample has for each suite; one without rows is met."""
     from expectations.suites.suite import SuiteResult, outcome_of, validate  # noqa: PLC0415
     from streaming.audit.audit import sampled_tables  # noqa: PLC0415
-    from streaming.judging.report import unpack_report  # noqa: PLC0415
-    from streaming.settings.release import load_schemas  # noqa: PLC0415
 
     for suite, rows in sampled_tables(unpack_report(sample), load_schemas(configuration.schemas), suites):
         if rows.empty:
@@ -99,7 +98,6 @@ def _of_sample(configuration: Configuration, sample: bytes, suites: Sequence[Sui
 
 def _topic(configuration: Configuration, _sample: bytes) -> Iterator[SuiteResult]:
     from streaming.audit.audit import audit  # noqa: PLC0415
-    from streaming.settings.release import load_schemas  # noqa: PLC0415
 
     topic, schemas = configuration.frames_topic, load_schemas(configuration.schemas)
     yield from audit(configuration.bootstrap, topic, FRAMES, configuration.kafka, schemas)
