@@ -1,4 +1,4 @@
-"""Live validation: has samples of batches validated by a process beside the query, one at a time.
+"""Live validation: a second process validates samples of batches, one at a time.
 
 A batch pays only for the sample, a bounded part of its reports. No failure here reaches the query.
 

@@ -49,7 +49,7 @@ def make_class_archive() -> bool:
 def _fits(archive: Path) -> bool:
     """Whether this Java can use an archive; HotSpot itself compares Java, jars and class path.
 
-    It crashes on a part of an archive, which must leave no report in the user's folder.
+    An incomplete archive crashes it; that crash must leave no report in the user's folder.
     """
     quiet = ["-XX:ErrorFile=/dev/null", "-XX:-CreateCoredumpOnCrash"]
     flags = ["-Xshare:on", f"-XX:SharedArchiveFile={archive}", *quiet]

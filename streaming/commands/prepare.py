@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _compile() -> None:
     """Compile what reads frames in a process beside this one, which compiles what follows packets.
 
-    Each takes half of the time. The modules of all others import the first, and so compile it. Ctrl-C kills
+    Each is half of the work. Other modules import the first, so importing them compiles it too. Ctrl-C kills
     both: llvmlite drops an exception that is raised while it calls Python.
     """
     former = signal.signal(signal.SIGINT, signal.SIG_IGN)

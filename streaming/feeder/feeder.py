@@ -257,7 +257,7 @@ class Feeder:
                 if self._is_done(packets):
                     break
         finally:
-            # Also if the source fails: publish what was read before.
+            # Even if the source fails, publish what was read.
             self._finish()
 
     def _is_done(self, packets: PacketBatch) -> bool:

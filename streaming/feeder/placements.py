@@ -23,7 +23,7 @@ from streaming.feeder.pod_watch import PodWatch
 from streaming.feeder.pods import LAG
 
 MOST_WAITING: Final = 20_000
-"""Maximum number of waiting connections. Beyond it the oldest are looked up for the last time at once."""
+"""Maximum number of waiting connections. Beyond it, the oldest get their final look-up immediately."""
 LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks at those that wait without a name."""
 

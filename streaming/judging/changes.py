@@ -44,7 +44,7 @@ _DIGEST_BYTES: Final = 8
 
 
 class ConnectionChange(msgspec.Struct, frozen=True, array_like=True):
-    """A connection at the time `at`, after something of it changed.
+    """A connection as it was at `at`, after it changed.
 
     `joined` means that its beginning was not seen, `ranges` is the `ranges_id` of what the broker advertised
     on it. `asked_at` is the time of its first ApiVersions request, `used_at` that of its first other one but
@@ -73,7 +73,7 @@ class ConnectionChange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MemberChange(msgspec.Struct, frozen=True, array_like=True):
-    """A group member on a connection at the time `at`, after something of it changed.
+    """A group member on a connection as it was at `at`, after it changed.
 
     `member_id`, `epoch` and `error_code` are None for the classic protocol. `error_code` is that of the
     latest answered heartbeat. `has_joined` and `has_left` say what the member did since the previous change;

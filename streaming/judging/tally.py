@@ -101,7 +101,10 @@ class Tally:
         return report
 
     def claims(self) -> list[Claim]:
-        """Return what judging claims, each claim once, and what servers responded to, known from then on."""
+        """Return the claims of judging, each once, and the first responses of servers.
+
+        These responses count as known afterwards.
+        """
         judged = (claim for outcome in self._judged.values() for claim in outcome.claims)
         return [*united(judged), *self._responses.claims()]
 

@@ -115,7 +115,7 @@ class WalkedPart:
         return stated
 
     def _keep_evidence(self) -> None:
-        """Put evidence that stays in a register into the pool of texts."""
+        """Move evidence from registers to the pool of texts."""
         texts, columns = self._rows[:, TEXT:], self._part.columns
         rows, at = np.nonzero(texts[self.hits] < 0)
         if len(rows):
@@ -167,7 +167,7 @@ class WalkedPart:
         tally.walked_claims.append(batch.packed())
 
     def _outermost(self, claimed: Claimed, template: ClaimTemplate) -> Claimed:
-        """Return the first and the last claim of each server: equal claims are merged, others add nothing."""
+        """Keep the first and the last claim of each server; those between add nothing."""
         times = np.array(template.since.of(claimed), np.int64)
         ids = np.frombuffer(self._part.columns.ids, ">u8").reshape(-1, 2)[claimed.windows]
         chosen: set[int] = set()

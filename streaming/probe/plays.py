@@ -128,7 +128,7 @@ def beat_as(client: ProbingClient, api: str, version: int, member_id: str, epoch
 
 
 def give_null(client: ProbingClient, api: str, version: int, text: str, body: dict[str, Any]) -> None:
-    """Send a request with null in the place of a text of its body, which the broker may close upon."""
+    """Send a request with null in the place of a text of its body; the broker may close the connection."""
     client.need(api, version)
     negotiate(client, 0)
     client.may_close = True

@@ -111,7 +111,10 @@ def unpack_stepped(packed: bytes) -> Stepped:
 
 
 class TaskClaims:
-    """The claims of a task by one of `buckets` buckets of identities. `size` counts their bytes."""
+    """Collects a task's claims and divides them among `buckets` buckets of identities.
+
+    `size` counts their bytes.
+    """
 
     def __init__(self, buckets: int) -> None:
         self.size = 0
