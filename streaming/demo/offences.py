@@ -286,11 +286,7 @@ PLANTED = (
         leave_as(lambda client: client.instance_id.hex()),
         "kip1082/member-id-not-base64url",
     ),
-    _planted(
-        "member ID that is a name",
-        leave_as(lambda _: "orders-1"),
-        "kip1082/member-id-not-uuid",
-    ),
+    _planted("member ID that is a name", leave_as(lambda _: "orders-1"), "kip1082/member-id-not-uuid"),
     _planted(
         "member ID reserved",
         leave_as(lambda _: identifier_text(ONE_ID)),
@@ -298,22 +294,11 @@ PLANTED = (
         _DIFFERS,
     ),
     _planted(
-        "member ID too long",
-        send_long_member_id,
-        "kip1082/member-id-too-long",
-        "kip1082/member-id-not-uuid",
+        "member ID too long", send_long_member_id, "kip1082/member-id-too-long", "kip1082/member-id-not-uuid"
     ),
-    _planted(
-        "member ID left to the broker",
-        join_without_member_id,
-        "kip1082/member-id-assigned-late",
-    ),
+    _planted("member ID left to the broker", join_without_member_id, "kip1082/member-id-assigned-late"),
     _planted("software name malformed", malform_software_name, "kip511/software-name-malformed"),
-    _planted(
-        "software version malformed",
-        malform_software_version,
-        "kip511/software-version-malformed",
-    ),
+    _planted("software version malformed", malform_software_version, "kip511/software-version-malformed"),
     _planted(
         "connection kept after a refusal",
         keep_connection,
@@ -342,12 +327,7 @@ PLANTED = (
         expects_close=True,
     ),
     _planted("half a broker named", name_cluster_only, "kip1242/half-identified"),
-    _planted(
-        "rebootstrap ignored",
-        ignore_rebootstrap,
-        "kip1242/misrouted",
-        "kip1242/rebootstrap-ignored",
-    ),
+    _planted("rebootstrap ignored", ignore_rebootstrap, "kip1242/misrouted", "kip1242/rebootstrap-ignored"),
     _planted("bytes left over", send_trailing_bytes, "wire/trailing-bytes"),
     _planted(
         "API unknown",
@@ -367,16 +347,10 @@ PLANTED = (
     _planted("instance ID shared", share_instance_id, "kip1313/instance-id-shared"),
     _planted("member ID shared", share_member_id, "kip1082/member-id-shared"),
     _planted(
-        "member renamed by the broker",
-        join_and_leave,
-        "kip1082/member-id-rewritten",
-        client_id=RENAMING,
+        "member renamed by the broker", join_and_leave, "kip1082/member-id-rewritten", client_id=RENAMING
     ),
     _planted(
-        "range upside down in the advertisement",
-        negotiate,
-        "kip35/range-inverted",
-        client_id=INVERTING,
+        "range upside down in the advertisement", negotiate, "kip35/range-inverted", client_id=INVERTING
     ),
 )
 """All planted offences."""

@@ -191,11 +191,8 @@ def nothing_published(path: Path, watched: Iterable[int], schemas: Schemas) -> s
 
 def _ports(path: Path, schemas: Schemas) -> tuple[int, Counter[int]]:
     """Return the number of packets of a file, and of its requests by port."""
-    tracker, packets, requests = (
-        ColumnarTracker(schemas, ports=(), run=0, secret=secrets.token_bytes()),
-        0,
-        Counter[int](),
-    )
+    tracker = ColumnarTracker(schemas, ports=(), run=0, secret=secrets.token_bytes())
+    packets, requests = 0, Counter[int]()
     with open_capture(path) as capture:
         for batch in capture.batches():
             packets += batch.size

@@ -87,11 +87,7 @@ class RelayedConnection:
     """One client's connection through the relay."""
 
     def __init__(
-        self,
-        record: RecordPackets,
-        passage: Passage,
-        reader: ClientReader,
-        writer: asyncio.StreamWriter,
+        self, record: RecordPackets, passage: Passage, reader: ClientReader, writer: asyncio.StreamWriter
     ) -> None:
         self._record = record
         self._passage = passage
@@ -238,9 +234,7 @@ class Relay:
         try:
             self._listener = socket.create_server((HOST, port))
         except OSError as error:
-            raise UserError(
-                f"cannot listen on port {port}: {error.strerror}; choose another port"
-            ) from error
+            raise UserError(f"cannot listen on port {port}: {error.strerror}; choose another port") from error
         host, own_port = self._listener.getsockname()
         self.address: Address = (str(host), int(own_port))
         self._loop = asyncio.new_event_loop()
