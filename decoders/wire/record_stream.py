@@ -31,7 +31,7 @@ class RecordStream:
         self._sources: deque[Chunk] = deque()
         """The chunks that carried the bytes in the reader."""
         self._lost = 0
-        """Lost bytes since the last record."""
+        """While seeking: lost bytes since the last record."""
 
     @property
     def is_seeking(self) -> bool:
@@ -80,6 +80,8 @@ class RecordStream:
 
     def lose(self, size: int) -> None:
         """Process bytes that were not captured."""
+        if not self._reader.is_seeking:
+            self._lost = 0
         self._lost += size
         self._reader.lose(size)
         self._sources.clear()
@@ -90,8 +92,6 @@ class RecordStream:
 
     def accept(self, record: TlsRecord) -> None:
         """Go on behind a record that `next` has returned. `forget` must follow once its pieces are taken."""
-        if self._reader.is_seeking:
-            self._lost = 0
         self._reader.accept(record)
 
     def reject(self) -> None:
