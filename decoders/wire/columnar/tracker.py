@@ -227,7 +227,8 @@ class ColumnarTracker:
         self._slow_path.begin_batch(packets, self._segments, self._pairs, self._builder)
         if len(self._changes) < packets.size:
             self._changes = np.zeros(2 * packets.size, CHANGE)
-        begun = int(np.count_nonzero(self._segments.flags & _OPENS == TcpFlag.SYN))
+        begins = self._segments.parsed & (self._segments.flags & _OPENS == TcpFlag.SYN)
+        begun = int(np.count_nonzero(begins))
         self._flow_table.flows.make_ready(min(begun, self._max_connections - self._flow_table.open))
         if self._decrypts:
             self._tls.begin_batch(packets.size)

@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 from decoders.frame.record import Kind, Record
 from decoders.retention import KEPT_FOR
 from decoders.tls.key_log import KeyLog
-from decoders.wire.columnar.flows import slots_of_ring
+from decoders.wire.columnar.flows import Flows, slots_of_ring
 from decoders.wire.columnar.frames import FrameBatchBuilder
 from decoders.wire.columnar.packets import PacketBatch
+from decoders.wire.columnar.segments import SegmentBatch, read_segments
 from decoders.wire.connection import Connection
 from decoders.wire.eviction import IDLE_INTERVAL, closed_at_once, max_half_open
 from decoders.wire.pairing import COMPARED
-from decoders.wire.segment import LinkType, Packet, Segment, Skipped, SocketAddress, locate_segment
+from decoders.wire.segment import (
+    LinkType,
+    Packet,
+    Segment,
+    Skipped,
+    SocketAddress,
+    TcpFlag,
+    locate_segment,
+)
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
 from tests.decoders.tls.writer import SUITES, TlsWriter
@@ -305,6 +314,22 @@ def test_empty_packets_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch
     new_columnar_tracker().feed(PacketBatch.of(packets))
     assert len(parsed) == len(links) + 1
     assert_equal(packets, (700, 1_600))
+
+
+def test_flows_are_made_ready_for_syns_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of packets without a segment hold whatever the memory held before."""
+
+    def read(packets: PacketBatch) -> SegmentBatch:
+        segments = read_segments(packets)
+        segments.flags[~segments.parsed] = TcpFlag.SYN
+        return segments
+
+    monkeypatch.setattr("decoders.wire.columnar.tracker.read_segments", read)
+    made: list[int] = []
+    monkeypatch.setattr(Flows, "make_ready", lambda _, count: made.append(count))
+    (syn,) = flood(1)
+    new_columnar_tracker().feed(PacketBatch.of([syn._replace(data=syn.data[:20])] * 100))
+    assert made == [0]
 
 
 def test_numbering_pairs_anew_sends_nobody_to_the_slow_path(
