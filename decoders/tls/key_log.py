@@ -128,7 +128,9 @@ class KeyLog:
         """
         if self.session_of(ticket) == session_id:
             return
-        self._sessions[_digest(ticket)] = session_id
+        digest = _digest(ticket)
+        self._sessions[digest] = session_id
+        self._sessions.move_to_end(digest)
         self.version += 1
         while len(self._sessions) > self._capacity:
             self._sessions.popitem(last=False)

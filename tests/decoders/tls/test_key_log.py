@@ -150,3 +150,10 @@ def test_no_repr_shows_a_secret() -> None:
     assert SECRET.hex() not in shown
     assert repr(SECRET)[2:-1] not in shown
     assert "CLIENT_TRAFFIC_SECRET_0" in shown
+
+
+def test_a_ticket_whose_session_changes_is_the_latest() -> None:
+    key_log = KeyLog(capacity=2)
+    for ticket, session_id in ((b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"c", b"4")):
+        key_log.remember_ticket(ticket, session_id)
+    assert [key_log.session_of(ticket) for ticket in (b"a", b"b", b"c")] == [b"3", None, b"4"]
