@@ -1,6 +1,6 @@
 """Compiled: access to memory: big-endian numbers, prefetching, and copies of bytes.
 
-All are LLVM's own instructions, which numba does not offer to Python code.
+Loads, prefetching and copies are LLVM's own instructions, which numba does not offer to Python code.
 """
 
 from __future__ import annotations
