@@ -1,7 +1,7 @@
 """Retention periods of silent connections, their identities and the frames topic, which depend on each other.
 
 - The feeder, the query's state and the shared identities keep a silent connection equally long, KEPT_FOR:
-  whichever forgot it first would take its next frame for that of a new connection. A broker closes idle
+  the first to forget it would mistake its next frame for the first of a new connection. A broker closes idle
   connections much earlier, after 10 minutes (`connections.max.idle.ms`).
 - A live connection claims its identities again every REPUBLISH_AFTER. KEPT_FOR must be much longer, or
   identities of live connections would be forgotten and judged anew.

@@ -41,7 +41,7 @@ class Kind(enum.IntEnum):
     INVALID_SIZE = 8
     """An impossible frame length: below 4, or above what a broker accepts."""
     NOT_KAFKA = 9
-    """A connection has ended whose client did not begin it with a request."""
+    """A connection has ended that did not begin with a request of the client."""
     PRINCIPAL = 10
     """The client has shown the name under which it logs in. Only feeders that keep principals say so."""
     PLACEMENT = 11

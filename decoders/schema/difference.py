@@ -54,7 +54,7 @@ class PropertyChange:
 
 @dataclass(frozen=True, slots=True)
 class MessageChange:
-    """How a message changed. One that the older release lacks has fields alone."""
+    """How a message changed. A message that the older release lacks has only `fields`."""
 
     name: str
     changes: tuple[PropertyChange, ...]

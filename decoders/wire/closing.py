@@ -64,10 +64,10 @@ class Ends(NamedTuple):
         return size > 0 and 0 < ahead <= MAX_AHEAD and (has_closed or age > CROSSING)
 
     def is_proof(self, segment: Segment, client_initial: int | None) -> bool:
-        """Whether a segment shows that the client received what the broker sent, or nobody can tell.
+        """Whether a segment shows that the client received what the broker sent.
 
-        The broker sends nothing behind its SYN-ACK before the client has sent its first byte, the one behind
-        the sequence number of its SYN.
+        Also true if nobody can tell. The broker sends nothing behind its SYN-ACK before the client has sent
+        its first byte, the one behind the sequence number of its SYN.
         """
         sent, received = self.numbers
         if received is None:

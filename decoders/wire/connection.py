@@ -148,7 +148,10 @@ class Connection:
         return segment.source == self.server and self._concerns_offer(segment)
 
     def _may_answer(self, syn_ack: Segment) -> bool:
-        """Whether a SYN-ACK answers the SYN that was offered, or the client's segments are not captured."""
+        """Whether a SYN-ACK answers the SYN that was offered.
+
+        Also true if the client's segments are not captured.
+        """
         client = self._transport.streams.get(Direction.TO_BROKER)
         return self.repeats(syn_ack, self._offered_syn) or client is None or not client.is_heard
 

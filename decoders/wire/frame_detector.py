@@ -237,9 +237,9 @@ def protocol_of_server(beginning: bytes) -> OtherProtocol:
 
 
 def is_tls_alert(size: int) -> bool:
-    """Whether an unsigned number that was read as the length of a frame is how a TLS alert begins.
+    """Whether a frame's length, as an unsigned number, is really the beginning of a TLS alert.
 
-    A block may claim more than 32 bits.
+    Blocks may hold numbers above 32 bits.
     """
     return size in _TLS_ALERTS
 

@@ -240,7 +240,7 @@ class RequestsInFlight:
 class ApiVersionsResponse(NamedTuple):
     """The latest ApiVersions response: the stream offset after it, and the capture time of its last byte.
 
-    `awaited_alone` means that no other request was in flight, nor sent, while the client waited for it.
+    `awaited_alone`: while the client waited for it, no other request was in flight or sent.
     """
 
     end: int

@@ -262,7 +262,7 @@ class Stream:
         return not self.is_heard or lowest <= self.offset_of(number) <= highest
 
     def is_proof(self, number: int) -> bool:
-        """Whether an acknowledgment shows that its sender receives this stream, or nobody can tell.
+        """Whether an acknowledgment shows that its sender receives this stream. Also true if nobody can tell.
 
         It does if it is within what was sent. Nobody can tell if no segment of this stream was captured.
         """

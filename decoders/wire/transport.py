@@ -95,7 +95,10 @@ class Transport:
         return self.streams[direction].take(segment, behind) if segment.payload else None
 
     def is_proof(self, segment: Segment) -> bool:
-        """Whether a segment shows that the client receives what the broker sends, or nobody can tell."""
+        """Whether a segment shows that the client receives what the broker sends.
+
+        Also true if nobody can tell.
+        """
         responses = self.streams.get(Direction.TO_CLIENT)
         if responses is None or segment.flags & (TcpFlag.SYN | TcpFlag.RST):
             return True

@@ -1,4 +1,4 @@
-"""Compiled: whether a request expects a response: all do, except a Produce with acks 0.
+"""Compiled: tells whether a request expects a response. All do, except a Produce with acks 0.
 
 It knows the layouts of released versions. A Produce of any other version is undecided and left to the scalar
 form, `expects_response` of `codec/request.py`.

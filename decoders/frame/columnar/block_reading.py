@@ -78,7 +78,7 @@ class BlockReader:
     """Reads blocks. It remembers connections from one call to the next. Not for several threads at once."""
 
     def __init__(self, schemas: str = "") -> None:
-        """`schemas` is the digest of the reader's: what a feeder read by others proves nothing."""
+        """`schemas` is the digest of our schemas. READ_WHOLE is ignored in blocks of feeders with others."""
         self._schemas = schemas
         self._known: dict[bytes, tuple[_Identity, Record]] = {}
 

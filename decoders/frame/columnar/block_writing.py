@@ -12,9 +12,8 @@ than MOST_FRAMES rows and the block takes at most MOST_BYTES with it, nothing co
 | holds rows | a row that does not fit comes | it is closed and empty, and the row comes again |
 | holds rows | `take`, or too many connections are remembered | it is closed and empty |
 
-To close a block is to write it as a `Block`. The empty one that follows has a number of its own, by which
-codes of speakers in earlier blocks are recognised as outdated. Its steps of `sequence` and `position` start
-from 0.
+To close a block is to write it as a `Block`. Each new block has a new number, so codes given in earlier
+blocks are recognised as outdated. Its steps of `sequence` and `position` start from 0.
 """
 
 from __future__ import annotations

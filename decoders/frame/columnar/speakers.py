@@ -137,8 +137,8 @@ class Speakers:
 class Numbering:
     """Translates the numbers of connections in batches to those of speakers.
 
-    The parts of a batch share its list of openings, so a connection is looked up once for each list, and only
-    compared if its opening is the same record as in the list before.
+    The parts of a batch share its list of openings. A connection is looked up once for each list. If its
+    opening is the same record as before, its number is kept.
     """
 
     def __init__(self, speakers: Speakers) -> None:

@@ -183,7 +183,7 @@ class SilentFlows:
 
     @property
     def oldest(self) -> int:
-        """A capture time that is not later than the latest packet of any that are left."""
+        """No connection that is left was last seen before this time."""
         return NO_TIME if self.is_empty else self._least.item(self._head)
 
     def fill(self) -> None:

@@ -57,10 +57,10 @@ TOTALS = np.dtype(
 `half_open` of them half-open; below `max_open` and `max_half_open` a SYN opens another one without the scalar
 tracker. `ready` flows are ready, and `changes` rows of the table of changes are used.
 
-Times are nanoseconds since the epoch. `earliest` is the earliest packet since connections were last put in
-order; none that has been silent since then was last seen before `oldest`. So the earlier of both bounds all
-open connections. Idle ones were last looked for at `looked_at`. A packet captured after `waits_until` makes a
-connection give up a wait.
+Times are nanoseconds since the epoch. `earliest` is the earliest capture time since the queue of silent
+connections was filled. Those still in the queue were last seen at `oldest` or later. So no open connection
+was last seen before the earlier of the two. Idle ones were last looked for at `looked_at`. A packet captured
+after `waits_until` makes a connection give up a wait.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Counts of the bytes to one port. The first row is for ports that are not named."""
