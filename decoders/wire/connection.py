@@ -382,5 +382,5 @@ class Connection:
         responses = self._transport.streams[Direction.TO_CLIENT]
         offset, end = responses.offset_of(number), responses.next_offset
         if self.decryption is not None and not self.decryption.is_over:
-            end = self.decryption.stream(Direction.TO_CLIENT).read_until
+            end = self.decryption.streams[Direction.TO_CLIENT].read_until
         return Acknowledged(offset, everything=offset >= end)

@@ -98,7 +98,8 @@ class Decryption:
         self._opening: list[Chunk] = []
         """The client's first chunks, as long as they may begin a ClientHello."""
         self._beginning = b""
-        self._streams = {direction: RecordStream() for direction in _SIDES}
+        self.streams = {direction: RecordStream() for direction in _SIDES}
+        """The records that precede the bytes without a key."""
         self._is_read = False
         self._awaiting: Direction | None = None
         """The direction whose next record cannot be decrypted before its key is known."""
@@ -143,13 +144,13 @@ class Decryption:
     def close(self) -> None:
         """Drop the secrets, and count all held bytes as encrypted."""
         # Includes dropped bytes that were not counted, because no record was found behind lost bytes.
-        held = sum(stream.uncounted for stream in self._streams.values())
+        held = sum(stream.uncounted for stream in self.streams.values())
         held += sum(len(event.payload) for _, event in self._held if isinstance(event, Chunk))
         held += sum(len(chunk.payload) for chunk in self._opening)
         if self._session is not None:
             self._session.close()
         self._ledger.skip(SkipReason.ENCRYPTED, held)
-        self._streams = {direction: RecordStream() for direction in _SIDES}
+        self.streams = {direction: RecordStream() for direction in _SIDES}
         self._held.clear()
         self._opening.clear()
 
@@ -162,15 +163,11 @@ class Decryption:
     def held(self) -> int:
         """Bytes of memory of incomplete records and of bytes that wait for their key, roughly."""
         held = self._held_cost + (self._session.held if self._session else 0)
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             held += stream.held_cost
         for chunk in self._opening:
             held += len(chunk.payload)
         return held
-
-    def stream(self, direction: Direction) -> RecordStream:
-        """Return the records of a direction that precede the bytes without a key."""
-        return self._streams[direction]
 
     @property
     def can_be_read_ahead(self) -> bool:
@@ -178,7 +175,7 @@ class Decryption:
         if not self._has_begun:
             return False
         waits = self.is_over or self._awaiting is not None or self._held
-        return not waits and all(stream.can_be_read_ahead for stream in self._streams.values())
+        return not waits and all(stream.can_be_read_ahead for stream in self.streams.values())
 
     @property
     def _has_begun(self) -> bool:
@@ -195,14 +192,14 @@ class Decryption:
     def snapshot(self) -> RecordsSnapshot:
         """Return the place in the records of both directions, if they can be read ahead."""
         receivers = {direction: self.receiver(direction) for direction in _SIDES}
-        held = {direction: stream.held for direction, stream in self._streams.items()}
-        pieces = {direction: stream.pieces for direction, stream in self._streams.items()}
+        held = {direction: stream.held for direction, stream in self.streams.items()}
+        pieces = {direction: stream.pieces for direction, stream in self.streams.items()}
         layout = receivers[Direction.TO_BROKER].protection
         numbers = {direction: receiver.number for direction, receiver in receivers.items()}
         return RecordsSnapshot(numbers, held, pieces, layout.explicit_nonce, layout.hides_type)
 
     def restore(self, snapshot: RecordsSnapshot) -> None:
-        """Continue from a snapshot. The streams must go on where the other tracker has stopped (`go_on`)."""
+        """Continue from a snapshot. New `streams` must begin where the other tracker has stopped."""
         for direction, number in snapshot.numbers.items():
             self.receiver(direction).number = number
 
@@ -250,7 +247,7 @@ class Decryption:
         if not isinstance(event, Chunk):
             yield from self._guarded(self._lose(direction, event))
         else:
-            self._streams[direction].push(event)
+            self.streams[direction].add(event)
             yield from self._guarded(self._drain(direction))
 
     def _guarded(
@@ -278,13 +275,13 @@ class Decryption:
         assert self._session is not None
         if not self._session.has_hellos:
             raise UnreadableError(TlsOutcome.NO_HANDSHAKE)
-        self._streams[direction].lose(gap.size if isinstance(gap, Gap) else 0)
+        self.streams[direction].lose(gap.size if isinstance(gap, Gap) else 0)
         self._count_dropped(direction)
         yield direction, UnsizedGap(gap.captured_at, gap.position)
 
     def _drain(self, direction: Direction) -> Iterator[tuple[Direction, Decrypted]]:
         """Decrypt the records that are complete."""
-        session, stream, side = self._session, self._streams[direction], _SIDES[direction]
+        session, stream, side = self._session, self.streams[direction], _SIDES[direction]
         assert session is not None
         while (record := stream.next()) is not None:
             if session.awaits_key(side, record) or (stream.is_seeking and not session.has_keys()):
@@ -314,7 +311,7 @@ class Decryption:
             self._session.subject = ""
         overhead = record.end - record.offset - len(content.data)
         self._ledger.skip(SkipReason.TLS if content.is_read else SkipReason.ENCRYPTED, overhead)
-        stream = self._streams[direction]
+        stream = self.streams[direction]
         if not content.is_read:
             yield direction, UnsizedGap(stream.first_source.captured_at, stream.first_source.position)
         elif content.data:
@@ -325,4 +322,4 @@ class Decryption:
         stream.forget(record.end)
 
     def _count_dropped(self, direction: Direction) -> None:
-        self._ledger.skip(SkipReason.ENCRYPTED, self._streams[direction].take_dropped())
+        self._ledger.skip(SkipReason.ENCRYPTED, self.streams[direction].take_dropped())

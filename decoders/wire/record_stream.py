@@ -23,30 +23,23 @@ A record of 16 KiB has twelve in ordinary segments.
 _SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE + 1
 
 
-class RecordStream:
-    """Cuts a direction into records. After `lose` it is seeking, as a `RecordReader` is."""
+class RecordStream(RecordReader):
+    """A `RecordReader` of chunks. Once the pieces of an accepted record are taken, `forget` must follow."""
 
-    def __init__(self) -> None:
-        self._reader = RecordReader()
+    def __init__(self, offset: int = 0, chunks: Iterable[Chunk] = ()) -> None:
+        """Begin at the record that begins at an offset, of which these chunks were captured."""
+        super().__init__(offset)
         self._sources: deque[Chunk] = deque()
-        """The chunks that carried the bytes in the reader."""
+        """The chunks that carried the bytes that are held."""
         self._lost = 0
         """While seeking: lost bytes since the last record."""
-
-    @property
-    def is_seeking(self) -> bool:
-        """Whether bytes were lost, so that `next` returns candidates."""
-        return self._reader.is_seeking
+        for chunk in chunks:
+            self.add(chunk)
 
     @property
     def max_lost_records(self) -> int:
         """How many records may have been lost before the next candidate."""
-        return (self._lost + self._reader.dropped) // _SHORTEST_RECORD + 1
-
-    @property
-    def held(self) -> int:
-        """Captured bytes of the incomplete record."""
-        return self._reader.held
+        return (self._lost + self.dropped) // _SHORTEST_RECORD + 1
 
     @property
     def pieces(self) -> int:
@@ -56,47 +49,35 @@ class RecordStream:
     @property
     def held_cost(self) -> int:
         """Bytes of memory of the incomplete record, including PIECE_COST for each piece."""
-        return self._reader.held + PIECE_COST * len(self._sources)
+        return self.held + PIECE_COST * len(self._sources)
 
     @property
     def uncounted(self) -> int:
         """Bytes in no record that `take_dropped` has not returned."""
-        return self._reader.held + self._reader.dropped
+        return self.held + self.dropped
 
     @property
     def read_until(self) -> int:
-        """The offset behind the bytes that were pushed."""
-        return self._reader.offset + self._reader.held
+        """The offset behind the bytes that were added."""
+        return self.offset + self.held
 
     @property
     def can_be_read_ahead(self) -> bool:
         """Whether the next record begins behind the latest one, and is not in too many pieces."""
-        return not self._reader.is_seeking and len(self._sources) <= MAX_PIECES_AHEAD
+        return not self.is_seeking and len(self._sources) <= MAX_PIECES_AHEAD
 
-    def push(self, chunk: Chunk) -> None:
+    def add(self, chunk: Chunk) -> None:
         """Add the next bytes."""
         self._sources.append(chunk)
-        self._reader.push(chunk.payload)
+        self.push(chunk.payload)
 
     def lose(self, size: int) -> None:
         """Process bytes that were not captured."""
-        if not self._reader.is_seeking:
+        if not self.is_seeking:
             self._lost = 0
         self._lost += size
-        self._reader.lose(size)
+        super().lose(size)
         self._sources.clear()
-
-    def next(self) -> TlsRecord | None:
-        """Return the next record or candidate, None if it is not complete. Raises BrokenRecordError."""
-        return self._reader.next()
-
-    def accept(self, record: TlsRecord) -> None:
-        """Go on behind a record that `next` has returned. `forget` must follow once its pieces are taken."""
-        self._reader.accept(record)
-
-    def reject(self) -> None:
-        """Look for the next candidate: the one that `next` has returned is no record."""
-        self._reader.reject()
 
     @property
     def first_source(self) -> Chunk:
@@ -129,27 +110,16 @@ class RecordStream:
 
     def take_dropped(self) -> int:
         """Return the number of bytes in no record that it has not returned before."""
-        reader = self._reader
-        dropped, reader.dropped = reader.dropped, 0
+        dropped, self.dropped = self.dropped, 0
         self._lost += dropped
-        self.forget(reader.offset)
+        self.forget(self.offset)
         return dropped
 
     def incomplete(self) -> list[Chunk]:
         """Return the bytes of the incomplete record, as they were captured."""
-        begin = self._reader.offset
+        begin = self.offset
         return [
             source.part(max(begin, source.offset), source.end)
             for source in self._sources
             if source.end > begin
         ]
-
-    def go_on(self, offset: int, chunks: Iterable[Chunk]) -> None:
-        """Go on at the record that begins at an offset: another tracker has read the ones before it.
-
-        `chunks` are the bytes of the record that were captured.
-        """
-        self._reader = RecordReader(offset)
-        self._sources = deque(chunks)
-        for chunk in self._sources:
-            self._reader.push(chunk.payload)

@@ -36,6 +36,7 @@ from decoders.wire.columnar.tls_window import (
 )
 from decoders.wire.connection import Connection
 from decoders.wire.decryption import Decryption
+from decoders.wire.record_stream import RecordStream
 
 MIN_WINDOW: Final = 256
 MAX_WINDOW: Final = 1 << 15
@@ -114,7 +115,7 @@ class TlsAhead:
             if number != NO_STREAM:
                 self._give_back(number, decryption)
             elif not row["held"]:
-                decryption.stream(direction).go_on(int(row["next"]), ())
+                decryption.streams[direction] = RecordStream(int(row["next"]))
 
     def _offload(self, builder: FrameBatchBuilder) -> None:
         more = len(self._table.flows.states) - len(self._decrypts)
@@ -185,7 +186,7 @@ class TlsAhead:
     def _held(self, number: int) -> list[Chunk]:
         """Return the held bytes of the record with which a stream of the window begins."""
         stream = self.window.streams[number]
-        return self._followed[int(stream["flow"])].stream(_DIRECTIONS[stream["direction"]]).incomplete()
+        return self._followed[int(stream["flow"])].streams[_DIRECTIONS[stream["direction"]]].incomplete()
 
     def _put_held(self, number: int, chunks: list[Chunk]) -> None:
         stream = self.window.streams[number]
@@ -204,7 +205,7 @@ class TlsAhead:
         end, base = int(row["next"]), int(stream["base"])
         begin = end - int(row["held"])
         chunks = self._chunks(stream, begin - base, end - base) if begin < end else []
-        decryption.stream(_DIRECTIONS[stream["direction"]]).go_on(begin, chunks)
+        decryption.streams[_DIRECTIONS[stream["direction"]]] = RecordStream(begin, chunks)
 
     def _chunks(self, stream: np.void, begin: int, end: int) -> list[Chunk]:
         """Return the bytes between two places of a stream's region, as they were captured."""

@@ -11,7 +11,7 @@ RECORD = b"\x17\x03\x03" + (TAG_SIZE + 1).to_bytes(2) + bytes(TAG_SIZE + 1)
 
 
 def push(stream: RecordStream, payload: bytes) -> None:
-    stream.push(Chunk(stream.read_until, payload, 0, 0, 0, starts_segment=True))
+    stream.add(Chunk(stream.read_until, payload, 0, 0, 0, starts_segment=True))
 
 
 def accept_next(stream: RecordStream) -> None:

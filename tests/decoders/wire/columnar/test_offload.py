@@ -16,6 +16,7 @@ from decoders.wire.columnar.flows import Flows
 from decoders.wire.columnar.offload import offload, restore
 from decoders.wire.connection import Connection
 from decoders.wire.framing import Assembly, AssemblySnapshot
+from decoders.wire.record_stream import RecordStream
 from decoders.wire.segment import Packet, Segment, SocketAddress, read_segment
 from decoders.wire.synthesis import SyntheticConnection
 from decoders.wire.tracker import Tracker
@@ -65,8 +66,8 @@ class Followed:
             row = flows.streams[0, direction]
             row["start"], row["filled"] = direction * len(assembled[0]), len(piece)
             if self is not other and self.connection.decryption is not None:
-                stream = self.connection.decryption.stream((TO_BROKER, TO_CLIENT)[direction])
-                stream.go_on(int(row["next"]), ())
+                streams = self.connection.decryption.streams
+                streams[(TO_BROKER, TO_CLIENT)[direction]] = RecordStream(int(row["next"]))
         flows.states[0]["has_new_frames"] = other.records > self.records
         for port in range(1, other.records - self.records + 1):
             client = SyntheticConnection(SocketAddress(CLIENT.address, port), SERVER)
