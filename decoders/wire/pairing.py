@@ -87,21 +87,23 @@ class RequestsInFlight:
         self._queue: deque[RequestInFlight] = deque()
         # The IDs in the queue, so that `add` takes constant time. Not used once an ID repeats.
         self._ids: set[int] = set()
-        self._in_order = True
+        self.is_in_order = True
+        """Whether the queue holds all requests in flight, so that the order of responses counts."""
         self._latest: RequestInFlight | None = None
         self._last_before_loss = NO_RECORD
         self._ids_repeat = False
         self._highest_id = 0
-        self._turn = Turn.CLIENT
+        self.turn = Turn.CLIENT
+        """The side that sends next."""
 
     def note_request(self) -> None:
         """Note that a request or a raw SASL token was captured, whether or not it expects a response."""
-        self._turn = Turn.BROKER if self._turn is Turn.CLIENT else Turn.UNKNOWN
+        self.turn = Turn.BROKER if self.turn is Turn.CLIENT else Turn.UNKNOWN
 
     def note_token_response(self) -> None:
         """Note that the broker sent a raw SASL token, the response to the client's."""
-        if self._turn is Turn.BROKER:
-            self._turn = Turn.CLIENT
+        if self.turn is Turn.BROKER:
+            self.turn = Turn.CLIENT
 
     def add(self, request: RequestInFlight, *, certain: bool) -> None:
         """Add a request; `certain` is false if its bytes do not show whether it expects a response."""
@@ -120,8 +122,8 @@ class RequestsInFlight:
 
     def note_loss(self) -> None:
         """Note that an unknown number of requests or responses may have been missed."""
-        self._in_order = False
-        self._turn = Turn.UNKNOWN
+        self.is_in_order = False
+        self.turn = Turn.UNKNOWN
         self._last_before_loss = self._latest.sequence if self._latest else NO_RECORD
 
     @property
@@ -134,11 +136,11 @@ class RequestsInFlight:
         return RequestsInFlightSnapshot(
             tuple(self._queue),
             self._latest,
-            self._in_order,
+            self.is_in_order,
             self._last_before_loss,
             self._ids_repeat,
             self._highest_id,
-            self._turn,
+            self.turn,
         )
 
     def restore(self, snapshot: RequestsInFlightSnapshot) -> None:
@@ -146,10 +148,10 @@ class RequestsInFlight:
         self._queue = deque(snapshot.requests)
         self._ids = {request.correlation_id for request in snapshot.requests}
         self._latest = snapshot.latest
-        self._in_order = snapshot.in_order
+        self.is_in_order = snapshot.in_order
         self._last_before_loss = snapshot.last_before_loss
         self._ids_repeat, self._highest_id = snapshot.ids_repeat, snapshot.highest_id
-        self._turn = snapshot.turn
+        self.turn = snapshot.turn
 
     def find(self, correlation_id: int) -> RequestInFlight | None:
         """Return the oldest request in flight with a correlation ID."""
@@ -158,16 +160,6 @@ class RequestsInFlight:
     def includes(self, api_key: int) -> bool:
         """Whether a request of an API is known to be in flight."""
         return any(request.api_key == api_key for request in self._queue)
-
-    @property
-    def is_in_order(self) -> bool:
-        """Whether the queue holds all requests in flight, so that the order of responses counts."""
-        return self._in_order
-
-    @property
-    def turn(self) -> Turn:
-        """The side that sends next."""
-        return self._turn
 
     @property
     def held(self) -> int:
@@ -181,7 +173,7 @@ class RequestsInFlight:
 
     def pair(self, correlation_id: int) -> tuple[Pairing, RequestInFlight | None]:
         """Pair a response with a request in flight, if there is one for it, and remove that request."""
-        if not self._in_order:
+        if not self.is_in_order:
             return self._pair_by_id(correlation_id)
         if not self._queue:
             return Pairing.UNOWED, None
@@ -191,8 +183,8 @@ class RequestsInFlight:
 
     def _match_first(self) -> RequestInFlight:
         request = self._remove_first()
-        if self._in_order and not self._queue:
-            self._turn = Turn.CLIENT
+        if self.is_in_order and not self._queue:
+            self.turn = Turn.CLIENT
         return request
 
     def _discard_before(self, captured_at: int) -> None:
@@ -221,7 +213,7 @@ class RequestsInFlight:
             return Pairing.UNKNOWN, None
         while self._queue[0] is not request:
             self._remove_first()
-        self._in_order = request.sequence > self._last_before_loss
+        self.is_in_order = request.sequence > self._last_before_loss
         return Pairing.MATCHED, self._match_first()
 
     def _pair_foreign(self, correlation_id: int) -> RequestInFlight:
@@ -270,18 +262,15 @@ class LatestApiVersions:
         self._in_flight = in_flight
         self._acknowledged_by = acknowledged_by
 
-    def note(self, frame: Frame, *, awaited_alone: bool) -> None:
-        """Note that a frame is an ApiVersions response."""
-        self.response = ApiVersionsResponse(frame.end, frame.completed_at, awaited_alone)
-
     def note_gap(self, direction: Direction) -> None:
-        """Note that frames of a direction may have been missed. To be called before `in_flight.note_loss`."""
-        if self._may_be_hidden(direction):
-            self.forget()
+        """Forget the response if frames that were missed may hide a later one.
 
-    def forget(self) -> None:
-        """Forget the response: a later one may have been missed."""
-        self.response = None
+        Its request is in flight, or may be lost as well: the holes of two directions may be found in any
+        order. To be called before `in_flight.note_loss`.
+        """
+        in_flight, is_of_broker = self._in_flight, direction is Direction.TO_CLIENT
+        if not in_flight.is_in_order or (is_of_broker and in_flight.includes(API_VERSIONS)):
+            self.response = None
 
     def flags_of(self, request: Frame) -> Flag:
         """Return the flag of a request."""
@@ -298,12 +287,3 @@ class LatestApiVersions:
             return Flag.SETTLED
         is_in_turn = acknowledged.everything and self._in_flight.turn is Turn.CLIENT
         return Flag.INFORMED if is_in_turn and response.awaited_alone else Flag.NONE
-
-    def _may_be_hidden(self, direction: Direction) -> bool:
-        """Whether a later response may be lost: its request is in flight, or may be lost as well.
-
-        The holes of two directions may be found in any order.
-        """
-        if not self._in_flight.is_in_order:
-            return True
-        return direction is Direction.TO_CLIENT and self._in_flight.includes(API_VERSIONS)

@@ -23,7 +23,14 @@ from decoders.frame.record import NO_RECORD, Direction, Flag, Kind, Pairing, Rec
 from decoders.protocol import API_VERSIONS, SASL_HANDSHAKE
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import SHORTEST_FRAME, Frame, InvalidSize
-from decoders.wire.pairing import AcknowledgedBy, LatestApiVersions, RequestInFlight, RequestsInFlight, Turn
+from decoders.wire.pairing import (
+    AcknowledgedBy,
+    ApiVersionsResponse,
+    LatestApiVersions,
+    RequestInFlight,
+    RequestsInFlight,
+    Turn,
+)
 from decoders.wire.segment import SocketAddress
 from decoders.wire.stream import SEQUENCE_SPACE
 
@@ -195,7 +202,7 @@ class FrameRecorder:
         if request is None:
             return self._unpaired(frame, pairing)
         if pairing is Pairing.MATCHED and request.api_key == API_VERSIONS:
-            self.api_versions.note(frame, awaited_alone=awaited_alone)
+            self.api_versions.response = ApiVersionsResponse(frame.end, frame.completed_at, awaited_alone)
         return self._record(
             Kind.RESPONSE,
             Direction.TO_CLIENT,
@@ -216,7 +223,7 @@ class FrameRecorder:
         """Record a response without a request. The missed request may have been ApiVersions."""
         fields: dict[str, object] = {"pairing": pairing}
         if pairing is Pairing.UNKNOWN and self._detector.is_api_versions(frame.payload, frame.true_length):
-            self.api_versions.forget()
+            self.api_versions.response = None
             fields["paired_api_key"] = API_VERSIONS
         return self._record(Kind.RESPONSE, Direction.TO_CLIENT, frame, **fields)
 
