@@ -273,10 +273,6 @@ class Framer:
         """Continue from a snapshot, in the state in which it was taken."""
         self._assembly = Assembly.of(snapshot, self._max_frame) if snapshot else None
 
-    def synchronise(self) -> None:
-        """Leave the state OPENING, because another framer has accepted the first request."""
-        self.state = FramerState.SYNCHRONISED
-
     @property
     def is_opaque(self) -> bool:
         """Whether all further bytes are skipped."""

@@ -196,7 +196,8 @@ class KafkaLayer:
         self._frame_recorder.in_flight.restore(snapshot.in_flight)
         self._frame_recorder.api_versions.response = snapshot.api_versions
         if self._awaits_first_request and not snapshot.is_opening:
-            self._framers[Direction.TO_BROKER].synchronise()
+            # The other tracker has accepted the first request.
+            self._framers[Direction.TO_BROKER].state = FramerState.SYNCHRONISED
         for direction, frame in snapshot.frames.items():
             self._framers[direction].restore(frame)
         if has_new_frames:
