@@ -30,6 +30,7 @@ from decoders.codec.columnar.frames import (
 from decoders.codec.columnar.kernel import read_frames
 from decoders.codec.program import NUMBERS, FieldKind, Instruction, Program, compile_message
 from decoders.codec.request import HEADER_BEFORE, layout_of
+from decoders.memory import grown
 from decoders.protocol import API_VERSIONS
 from decoders.schema.header_versions import Layout
 from decoders.schema.model import Message
@@ -98,16 +99,8 @@ class ColumnarReader:
             number = read_frames(*layouts, *spans, *known, number, heads, self._rival_heads, *rows)
             if number == len(frames):
                 return self._found[: counts[tape.FOUND]], self._remarks[: counts[tape.REMARKS]]
-            self._found = _enlarged(self._found, int(needed[tape.FOUND]))
-            self._remarks = _enlarged(self._remarks, int(needed[tape.REMARKS]))
-
-
-def _enlarged(rows: _Rows, needed: int) -> _Rows:
-    if needed <= len(rows):
-        return rows
-    grown = np.empty((2 * needed, rows.shape[1]), rows.dtype)
-    grown[: len(rows)] = rows
-    return grown
+            self._found = grown(self._found, int(needed[tape.FOUND]))
+            self._remarks = grown(self._remarks, int(needed[tape.REMARKS]))
 
 
 def _wanted(paths: Sequence[Mapping[int, str]], api: Api) -> _Wanted:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES
 from decoders.frame.record import Record
-from decoders.memory import gathered
+from decoders.memory import gathered, grown
 
 SPEAKER: Final = np.dtype(
     [
@@ -77,8 +77,8 @@ class Speakers:
         clients = [record.client.encode() for record in new.values()]
         lengths = np.fromiter(map(len, clients), np.int64, len(clients))
         ends = self._top + np.cumsum(lengths)
-        self.table, self._ids = _with_room(self.table, end), _with_room(self._ids, end)
-        self._clients = _with_room(self._clients, int(ends[-1]))
+        self.table, self._ids = grown(self.table, end), grown(self._ids, end)
+        self._clients = grown(self._clients, int(ends[-1]))
         self._clients[self._top : ends[-1]] = np.frombuffer(b"".join(clients), np.uint8)
         self._top = int(ends[-1])
         joined = b"".join(record.connection for record in new.values())
@@ -157,10 +157,9 @@ class Numbering:
         if openings is not self._openings:
             self._openings = openings
             self._list += 1
-            if (more := len(openings) - len(self._known)) > 0:
-                self._known += [None] * more
-                self._numbers = np.concatenate((self._numbers, np.zeros(more, np.int64)))
-                self._checked = np.concatenate((self._checked, np.zeros(more, np.int64)))
+            self._known += [None] * (len(openings) - len(self._known))
+            self._numbers = grown(self._numbers, len(openings))
+            self._checked = grown(self._checked, len(openings))
         is_new = self._checked[connections] != self._list
         if is_new.any():
             self._look_up(np.unique(connections[is_new]))
@@ -183,10 +182,3 @@ class Numbering:
 def partition_of(connection: bytes, partitions: int) -> int:
     """Return the partition of a connection, by its ID."""
     return int.from_bytes(connection[:4]) % partitions
-
-
-def _with_room(array: NDArray[Any], size: int) -> NDArray[Any]:
-    """Return an array of at least `size` rows that begins with those of this one."""
-    if size <= len(array):
-        return array
-    return np.concatenate((array, np.zeros((max(size, len(array)), *array.shape[1:]), array.dtype)))

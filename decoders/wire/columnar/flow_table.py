@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Closing, Kind, Record
+from decoders.memory import grown
 from decoders.wire.columnar.events import SYN, LazyConnection, OpenedRecords
 from decoders.wire.columnar.flows import NO_SYN, TO_BROKER, TO_CLIENT, Flows
 from decoders.wire.columnar.frames import FrameBatchBuilder
@@ -86,11 +87,9 @@ class FlowTable:
         """
         self.flows.begin_batch()
         self._copied_at_most = MAX_COPIED
-        if count > len(self.flow_of_pair):
-            more = np.full(2 * count - len(self.flow_of_pair), NO_FLOW, np.int64)
-            self.flow_of_pair = np.concatenate((self.flow_of_pair, more))
-            self.latest_syn_of_pair = np.concatenate((self.latest_syn_of_pair, np.full_like(more, NO_SYN)))
-            self.closer_of_pair = np.concatenate((self.closer_of_pair, np.zeros_like(more)))
+        self.flow_of_pair = grown(self.flow_of_pair, count, NO_FLOW)
+        self.latest_syn_of_pair = grown(self.latest_syn_of_pair, count, NO_SYN)
+        self.closer_of_pair = grown(self.closer_of_pair, count)
         self._copy_beginnings(pairs, previous, current)
 
     def _copy_beginnings(

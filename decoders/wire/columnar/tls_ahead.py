@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.frame.record import Direction
+from decoders.memory import grown
 from decoders.tls.protection import IV_SIZE, open_next
 from decoders.wire.chunk import Chunk
 from decoders.wire.columnar.flow_table import FlowTable
@@ -121,8 +122,7 @@ class TlsAhead:
         more = len(self._table.flows.states) - len(self._decrypts)
         if more:
             self._decrypts = np.concatenate((self._decrypts, np.full((more, len(_DIRECTIONS)), None)))
-            unknown = np.zeros((more, len(_DIRECTIONS), IV_SIZE), np.uint8)
-            self._vectors = np.concatenate((self._vectors, unknown))
+            self._vectors = grown(self._vectors, len(self._decrypts))
         for flow, (connection, lower_is_client) in self._waiting.items():
             if connection.is_closed or connection.decryption is None:
                 continue
