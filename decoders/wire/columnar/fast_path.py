@@ -15,14 +15,16 @@ from decoders.compilation import compiled, inlined
 from decoders.frame.record import NO_RECORD, Closing
 from decoders.memory import int16, int32, wide
 from decoders.protocol import REQUEST_LEAD
+from decoders.retention import KEPT_FOR
 from decoders.wire.chunk import PIECE_COST
 from decoders.wire.columnar.fast_path_state import CLOSES, DONE, OUT_OF_FLOWS, SLOW_PATH, FastPathState
 from decoders.wire.columnar.flow_table import CLOSED, UNKNOWN_SYN
 from decoders.wire.columnar.flows import NO_SYN, NOBODY, TO_BROKER, TO_CLIENT, UNSET, slot_of
 from decoders.wire.columnar.framing import cut_frames, read_records, skip_hole
 from decoders.wire.columnar.segments import NO_SEGMENT, UNWATCHED, distance
-from decoders.wire.eviction import Standing
+from decoders.wire.eviction import IDLE_INTERVAL, Standing
 from decoders.wire.framing import OPENING_SIZE, PREFIX
+from decoders.wire.pairing import IN_FLIGHT_COST
 from decoders.wire.segment import TcpFlag
 from decoders.wire.stream import MAX_AHEAD, NOTHING_HELD, SEQUENCE_SPACE
 
@@ -67,10 +69,10 @@ def run_fast_path(state: FastPathState, row: int) -> tuple[int, int]:
 @inlined
 def _may_be_idle(state: FastPathState, captured_at: Any) -> Any:
     """Whether a connection may have been silent for long, if idle ones are to be looked for."""
-    totals, limits = state.totals[0], state.limits[0]
-    if 0 <= captured_at - totals.looked_at < limits.idle_interval:
+    totals = state.totals[0]
+    if 0 <= captured_at - totals.looked_at < IDLE_INTERVAL:
         return False
-    if captured_at - min(totals.earliest, totals.oldest) > limits.idle_after:
+    if captured_at - min(totals.earliest, totals.oldest) > KEPT_FOR:
         return True
     totals.looked_at = captured_at
     return False
@@ -225,7 +227,7 @@ def _held(flow: Any, stream: Any, state: FastPathState) -> Any:
     """Return how many bytes the frame and the TLS record of one direction and the requests in flight hold."""
     record = stream.held + PIECE_COST * stream.pieces
     frame = stream.prefix_length if stream.size == UNSET else PREFIX + stream.filled
-    return state.limits[0].in_flight_cost * flow.in_flight + record + frame
+    return IN_FLIGHT_COST * flow.in_flight + record + frame
 
 
 @inlined

@@ -64,19 +64,8 @@ after `waits_until` makes a connection give up a wait.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Counts of the bytes to one port. The first row is for ports that are not named."""
-LIMITS = np.dtype(
-    [
-        ("idle_after", np.int64),
-        ("idle_interval", np.int64),
-        ("settling_time", np.int64),
-        ("max_age", np.int64),
-        ("max_frame", np.int64),
-        ("max_held", np.int64),
-        ("max_in_flight", np.int64),
-        ("in_flight_cost", np.int64),
-    ]
-)
-"""The constants and arguments of these names in the scalar code; `idle_after` is KEPT_FOR."""
+LIMITS = np.dtype([("max_frame", np.int64), ("max_held", np.int64), ("max_in_flight", np.int64)])
+"""The arguments of a tracker of these names, and MAX_IN_FLIGHT."""
 CHANGE = np.dtype(
     [
         ("row", np.int64),

@@ -30,7 +30,7 @@ from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.segments import distance
 from decoders.wire.columnar.tls_window import NO_STREAM
 from decoders.wire.framing import PREFIX
-from decoders.wire.pairing import COMPARED, Turn
+from decoders.wire.pairing import COMPARED, MAX_AGE, SETTLING_TIME, Turn
 from decoders.wire.record_stream import MAX_PIECES_AHEAD
 
 _MIN_CAPACITY: Final = 256
@@ -224,7 +224,7 @@ def _request_flags(state: FastPathState) -> Any:
     if flow.api_versions_end == UNSET or responses.next + beyond < flow.api_versions_end:
         flow.awaited_alone = False
         return _NO_FLAG
-    if stream.captured_at >= flow.api_versions_at + state.limits[0].settling_time:
+    if stream.captured_at >= flow.api_versions_at + SETTLING_TIME:
         return _SETTLED
     if beyond >= 0 and flow.turn == _OF_CLIENT and flow.awaited_alone:
         return _INFORMED
@@ -236,7 +236,7 @@ def _add_in_flight(state: FastPathState, api_key: Any, api_version: Any, correla
     """Add the current request to those in flight."""
     flow, in_flight = _flow(state), state.in_flight
     captured_at = _stream(state).captured_at
-    oldest = captured_at - state.limits[0].max_age
+    oldest = captured_at - MAX_AGE
     if flow.in_flight and in_flight[slot_of(flow, flow.first_in_flight)].captured_at < oldest:
         return SLOW_PATH
     if flow.in_flight == state.limits[0].max_in_flight:

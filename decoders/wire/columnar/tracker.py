@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from decoders.codec.columnar.acknowledgement import produce_layouts
 from decoders.frame.record import NO_TIME
 from decoders.keyed_hash import HashKeys
-from decoders.retention import KEPT_FOR
 from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from decoders.wire.columnar.closings import ColumnarClosings
@@ -45,11 +44,11 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SocketPairs, put_segment, read_segments
 from decoders.wire.columnar.slow_path import SlowPath
 from decoders.wire.columnar.tls_ahead import TlsAhead
-from decoders.wire.eviction import IDLE_INTERVAL, MAX_CONNECTIONS, max_half_open
+from decoders.wire.eviction import MAX_CONNECTIONS, max_half_open
 from decoders.wire.frame_detector import ExcludesClient
 from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger, SkipReason
-from decoders.wire.pairing import IN_FLIGHT_COST, MAX_AGE, MAX_IN_FLIGHT, SETTLING_TIME
+from decoders.wire.pairing import MAX_IN_FLIGHT
 from decoders.wire.recorder import ShownClient, as_it_is
 from decoders.wire.segment import Skipped, TcpFlag, locate_segment
 from decoders.wire.tracker import MAX_HELD, OnEnd, Tracker
@@ -118,8 +117,7 @@ class ColumnarTracker:
         self._port_bytes = np.zeros(1 + len(self._tracker.port_ledgers), PORT_BYTES)
         self._of_packet = tuple(np.zeros(1, kind) for kind in (PACKET, FLOW, STREAM, TOTALS))
         self._max_connections = max_connections
-        limits = (KEPT_FOR, IDLE_INTERVAL, SETTLING_TIME, MAX_AGE, max_frame, max_held, MAX_IN_FLIGHT)
-        self._limits = np.array([(*limits, IN_FLIGHT_COST)], LIMITS)
+        self._limits = np.array([(max_frame, max_held, MAX_IN_FLIGHT)], LIMITS)
         self._watched = np.full(1 << 16, not ports)
         self._watched[list(ports)] = True
         self._socket_pairs = SocketPairs(self._watched, HashKeys.of(secret))
