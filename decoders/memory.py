@@ -1,4 +1,4 @@
-"""Access to memory: big-endian numbers, prefetching and copies of bytes, compiled; and arrays that grow.
+"""Memory: big-endian numbers, prefetching and copies of bytes, compiled; arrays that grow; rows of int64.
 
 Loads, prefetching and `copy_bytes` are LLVM's own instructions, which numba does not offer to Python code.
 """
@@ -144,6 +144,11 @@ def grown(array: NDArray[Any], size: int, fill: int = 0) -> NDArray[Any]:
         larger[len(array) :] = fill
     larger.reshape(-1).view(np.uint8)[: array.nbytes] = array.reshape(-1).view(np.uint8)
     return larger
+
+
+def int64_fields(names: str) -> np.dtype[np.void]:
+    """Return the dtype of rows that have an int64 for each of these names."""
+    return np.dtype([(name, np.int64) for name in names.split()])
 
 
 @compiled(None)

@@ -37,7 +37,7 @@ from decoders.frame.columnar.block import (
 )
 from decoders.frame.columnar.speakers import Numbering, Speakers
 from decoders.frame.record import Record
-from decoders.memory import copy_bytes
+from decoders.memory import copy_bytes, int64_fields
 from decoders.wire.columnar.frames import (
     FrameBatch,
     FrameBatchBuilder,
@@ -53,16 +53,7 @@ OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 MOST_SPEAKERS: Final = 100_000
 """How many connections a writer remembers."""
 _NOTHING: Final = np.empty(0, np.uint8)
-_OPEN_BLOCK: Final = np.dtype(
-    [
-        ("number", np.int64),
-        ("rows", np.int64),
-        ("bytes", np.int64),
-        ("speakers", np.int64),
-        ("sequence", np.int64),
-        ("position", np.int64),
-    ]
-)
+_OPEN_BLOCK: Final = int64_fields("number rows bytes speakers sequence position")
 """The state of an open block: its number, how many rows, bytes and speakers it holds, and `sequence` and
 `position` of its latest row."""
 

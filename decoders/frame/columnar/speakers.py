@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import COLUMNS, ID_BYTES, MOST_FRAMES
 from decoders.frame.record import Record
-from decoders.memory import gathered, grown
+from decoders.memory import gathered, grown, int64_fields
 
-SPEAKER: Final = np.dtype(
-    [
-        ("partition", np.int64),
-        ("block", np.int64),
-        ("code", np.int64),
-        ("shared", np.int64),
-        ("client", np.int64),
-        ("client_length", np.int64),
-    ]
-)
+SPEAKER: Final = int64_fields("partition block code shared client client_length")
 """A speaker: its partition; the latest block that holds it, from 1 on, and its code there; the number of the
 names and the run that it shares with others; the place of its client's text."""
 _NAMES: Final = ("server", "cluster", "feeder")

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from decoders.memory import int64_fields
 from decoders.wire.columnar.flows import BYTE_COUNTS
 from decoders.wire.columnar.frames import FrameColumns
 from decoders.wire.columnar.segments import SegmentBatch
@@ -29,29 +30,14 @@ CLOSES: Final = 5
 OUT_OF_FLOWS: Final = 6
 """Process the packet again, after flows were made ready."""
 
-TOTALS = np.dtype(
-    [
-        ("packets", np.int64),  # the number of the batch's first packet, counted from 1
-        ("end", np.int64),  # the row behind those to process
-        ("next_sequence", np.int64),
-        ("rows", np.int64),
-        ("top", np.int64),  # where the free part of the data begins
-        ("earliest", np.int64),
-        ("oldest", np.int64),
-        ("looked_at", np.int64),
-        ("waits_until", np.int64),
-        ("held", np.int64),
-        ("tcp", np.int64),
-        ("other_port", np.int64),
-        ("open", np.int64),
-        ("max_open", np.int64),
-        ("half_open", np.int64),
-        ("max_half_open", np.int64),
-        ("ready", np.int64),
-        ("changes", np.int64),
-    ]
+TOTALS = int64_fields(
+    "packets end next_sequence rows top earliest oldest looked_at waits_until held tcp other_port"
+    " open max_open half_open max_half_open ready changes"
 )
 """Totals of all flows.
+
+`packets` is the number of the batch's first packet, counted from 1, `end` the row behind those to process.
+`rows` rows for frames are used; the free part of the data begins at `top`.
 
 `held` is the memory, in bytes, that all connections hold, offloaded or not. `open` connections are open,
 `half_open` of them half-open; below `max_open` and `max_half_open` a SYN opens another one without the scalar
@@ -64,7 +50,7 @@ after `waits_until` makes a connection give up a wait.
 """
 PORT_BYTES = np.dtype(BYTE_COUNTS)
 """Counts of the bytes to one port. The first row is for ports that are not named."""
-LIMITS = np.dtype([("max_frame", np.int64), ("max_held", np.int64), ("max_in_flight", np.int64)])
+LIMITS = int64_fields("max_frame max_held max_in_flight")
 """The arguments of a tracker of these names, and MAX_IN_FLIGHT."""
 CHANGE = np.dtype(
     [
@@ -81,21 +67,7 @@ CHANGE = np.dtype(
 """A connection that a packet opened (`closing` is 0) or closed: the row of the packet, the socket pair, the
 flow, and the number of the record. `closer` is the direction that was closed first. Bit 0 of `closed` says
 whether the client has closed TO_BROKER, bit 1 whether the broker has closed TO_CLIENT."""
-PACKET = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "row",
-            "flow",
-            "direction",
-            "begin",
-            "captured_at",
-            "position",
-            "acknowledgment",
-            "record_end",
-        )
-    ]
-)
+PACKET = int64_fields("row flow direction begin captured_at position acknowledgment record_end")
 """The packet being processed: its row, flow and direction, and where its new bytes begin in the data.
 
 The next three fields are those of the segment that carried the bytes being framed: this packet, or an earlier

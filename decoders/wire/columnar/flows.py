@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import inlined
-from decoders.memory import grown
+from decoders.memory import grown, int64_fields
 
 UNSET = -1
 """The size of a frame whose prefix is incomplete; the end of an ApiVersions response that does not exist."""
@@ -57,7 +57,7 @@ NOBODY = -1
 """The `closer` of a flow as long as no side has sent a FIN."""
 NO_SYN = -1
 _MIN_FLOWS = 64
-READY = np.dtype([("flow", np.int64), ("ring", np.int64)])
+READY = int64_fields("flow ring")
 """A flow for a connection that is opened by the fast path, and a ring of MIN_SLOTS for it."""
 
 BYTE_COUNTS = [
@@ -127,26 +127,9 @@ before the first free one holds the latest request, even if it has its response;
 there was none. Therefore one slot always stays free. No request in flight has a correlation ID above
 `highest_id`, nor has the latest request.
 """
-STREAM = np.dtype(
-    [
-        ("next", np.int64),
-        ("next_sequence", np.int64),
-        ("first_held", np.int64),
-        ("doubted_at", np.int64),
-        ("prefix", np.int64),
-        ("prefix_length", np.int64),
-        ("size", np.int64),
-        ("filled", np.int64),
-        ("passed", np.int64),
-        ("start", np.int64),
-        ("capacity", np.int64),
-        ("captured_at", np.int64),
-        ("position", np.int64),
-        ("acknowledgment", np.int64),
-        ("number", np.int64),
-        ("held", np.int64),
-        ("pieces", np.int64),
-    ]
+STREAM = int64_fields(
+    "next next_sequence first_held doubted_at prefix prefix_length size filled passed start capacity"
+    " captured_at position acknowledgment number held pieces"
 )
 """One direction: the fields of `StreamSnapshot`, but for `is_finished`, and the frame under assembly.
 

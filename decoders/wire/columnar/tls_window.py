@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled
-from decoders.memory import copy_bytes
+from decoders.memory import copy_bytes, int64_fields
 from decoders.tls.protection import IV_SIZE, TAG_SIZE
 from decoders.tls.records import HEADER_SIZE, MAX_FRAGMENT, ContentType
 from decoders.wire.columnar.flows import TO_BROKER, TO_CLIENT
@@ -27,7 +27,7 @@ SHORTEST_RECORD = HEADER_SIZE + TAG_SIZE
 _FIRST_TYPE, _LAST_TYPE = int(min(ContentType)), int(max(ContentType))
 _MAJOR_VERSION, _HIGHEST_MINOR_VERSION = 3, 3
 
-ROW = np.dtype([("stream", np.int64), ("begin", np.int64), ("size", np.int64), ("end", np.int64)])
+ROW = int64_fields("stream begin size end")
 """A packet: its stream in the window or NO_STREAM, where its new bytes begin in the batch's data, how many
 they are, and where they end in the stream's region."""
 STREAM_AHEAD = np.dtype(
@@ -75,14 +75,7 @@ RECORD = np.dtype(
 It begins at `at` of the ciphertext. If it could be `opened`, its plaintext is the `size` bytes at `plain` of
 the batch's data. `type` is the content type in its header.
 """
-PIECE = np.dtype(
-    [
-        ("end", np.int64),
-        ("captured_at", np.int64),
-        ("position", np.int64),
-        ("acknowledgment", np.int64),
-    ]
-)
+PIECE = int64_fields("end captured_at position acknowledgment")
 """Bytes of one segment: where they end in the region, and the fields of `Chunk` of these names."""
 _NUMBER_SIZE: Final = 8
 _ASSOCIATED_SIZE: Final = _NUMBER_SIZE + HEADER_SIZE
