@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -77,13 +77,9 @@ class FrameColumns(NamedTuple):
         """Concatenate columns."""
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def of(self, rows: NDArray[np.int64]) -> FrameColumns:
-        """Return these rows."""
+    def of(self, rows: NDArray[np.int64] | slice) -> FrameColumns:
+        """Return these rows, those of a slice as views."""
         return FrameColumns(*untyped(column[rows] for column in self))
-
-    def first(self, rows: int) -> FrameColumns:
-        """Return views of the first `rows` rows."""
-        return FrameColumns(*untyped(column[:rows] for column in self))
 
 
 def _dtype(name: str) -> type[np.generic]:
@@ -141,7 +137,7 @@ class FrameBatch:
 
     def records(self) -> Iterator[Record]:
         """Yield frames and events as records, in their order."""
-        return merge(self._frame_records(), self.events, key=attrgetter("sequence"))
+        return merge(self.records_of(slice(None)), self.events, key=attrgetter("sequence"))
 
     def order(self) -> NDArray[np.int64]:
         """Number the records, the frames first and then the events, and return the numbers by sequence."""
@@ -172,21 +168,17 @@ class FrameBatch:
             numbers = order[begin : begin + size]
             # Frames stand in their order, so those of a part follow each other.
             end = first + int(np.count_nonzero(numbers < count))
-            frames = FrameColumns(*untyped(column[first:end] for column in self.frames))
             events = self.events.chosen(numbers[numbers >= count] - count)
-            yield dataclasses.replace(self, frames=frames, events=events)
+            yield dataclasses.replace(self, frames=self.frames.of(slice(first, end)), events=events)
             first = end
 
     def record(self, row: int) -> Record:
         """Return the frame of a row as a record."""
         return next(self.records_of(np.array([row])))
 
-    def records_of(self, rows: NDArray[np.int64]) -> Iterator[Record]:
+    def records_of(self, rows: NDArray[np.int64] | slice) -> Iterator[Record]:
         """Yield the frames of these rows as records."""
         return map(self._record, zip(*(column[rows].tolist() for column in self.frames), strict=True))
-
-    def _frame_records(self) -> Iterator[Record]:
-        return map(self._record, zip(*(column.tolist() for column in self.frames), strict=True))
 
     def _record(self, row: Iterable[int]) -> Record:
         values = dict(zip(FrameColumns._fields, row, strict=True))
@@ -230,11 +222,8 @@ class FrameBatchBuilder:
 
     def put(self, content: bytes | NDArray[np.uint8], capacity: int = 0) -> int:
         """Append bytes to the data, and return their offset. They may grow to `capacity` bytes there."""
-        start, end = self.top, self.top + len(content)
-        while max(end, start + capacity) > len(self.data):
-            self.grow_data()
-        self.data[start:end] = np.frombuffer(content, np.uint8)
-        self.top = max(end, start + capacity)
+        start = self.take(max(len(content), capacity))
+        self.data[start : start + len(content)] = np.frombuffer(content, np.uint8)
         return start
 
     def reserve(self, size: int) -> None:
@@ -270,32 +259,18 @@ class FrameBatchBuilder:
             return
         if self.rows == len(self.columns.sequences):
             self.grow_rows()
-        row = (
-            connection,
-            record.kind,
-            record.direction,
-            record.pairing,
-            record.flags,
-            record.paired_api_key,
-            record.paired_api_version,
-            record.sequence,
-            record.paired_sequence,
-            record.captured_at,
-            record.position,
-            self.put(record.frame),
-            len(record.frame),
-            record.true_length,
-        )
-        columns: tuple[NDArray[Any], ...] = self.columns
-        for column, value in zip(columns, row, strict=True):
-            column[self.rows] = value
+        columns, row = self.columns, self.rows
+        for name, of_frames in OF_FRAMES.items():
+            getattr(columns, of_frames)[row] = getattr(record, name)
+        columns.connections[row] = connection
+        columns.starts[row], columns.lengths[row] = self.put(record.frame), len(record.frame)
         self.rows += 1
 
     def build(self, openings: Sequence[Record]) -> FrameBatch:
         """Return the batch; `openings` holds the OPENED record of each connection number."""
         changes = ChangeColumns.joined([NO_CHANGES, *self.changes])
         events = Events(changes, self.events, openings)
-        return FrameBatch(self.data, self.columns.first(self.rows), events, openings)
+        return FrameBatch(self.data, self.columns.of(slice(self.rows)), events, openings)
 
 
 def joined(batches: Iterable[FrameBatch], least: int) -> Iterator[FrameBatch]:
