@@ -37,7 +37,7 @@ from decoders.frame.columnar.block import MOST_FRAMES, headers_of
 from decoders.frame.columnar.block_reading import read_block
 from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.frame.record import Record
-from decoders.wire.columnar.frames import FrameBatch, Joining
+from decoders.wire.columnar.frames import FrameBatch, Joining, batch_of
 from streaming.feeder.shedding import Shedding
 from streaming.log import FEEDER_LOG
 from streaming.settings.kafka_client import Setting, librdkafka_settings, made
@@ -101,13 +101,6 @@ class Collected:
             self._early.add(batch)
             return []
         return self._noted(self._writer.add(batch))
-
-    def add_record(self, record: Record) -> list[Block]:
-        """Add a record. Returns full blocks."""
-        if self._writer is None:
-            self._early.add_record(record)
-            return []
-        return self._noted(self._writer.add_record(record))
 
     def take_due(self) -> list[Block]:
         """Return the blocks that are due."""
@@ -279,7 +272,7 @@ class Publisher:
         FEEDER_LOG.info("recovered", shed_records=self.shedding.records, shed_bytes=self.shedding.bytes)
 
     def _collect(self, record: Record) -> None:
-        self._send_all(self._collected.add_record(record))
+        self._send_all(self._collected.add(batch_of(record)))
         self._await_topic_if_full()
 
     def _await_topic_if_full(self) -> None:

@@ -40,8 +40,8 @@ from decoders.frame.record import Record
 from decoders.memory import copy_bytes, int64_fields
 from decoders.wire.columnar.frames import (
     FrameBatch,
-    FrameBatchBuilder,
     FrameColumns,
+    batch_of,
     columns_of_changes,
     columns_of_records,
 )
@@ -137,7 +137,7 @@ _UNCHANGED: Final = {
 def write_block(records: Iterable[Record], schemas: str = "") -> bytes:
     """Write records as one block, in their order. They must fit in it. `schemas` is a digest."""
     writer = BlockWriter(1, schemas)
-    made = [block for record in records for block in writer.add_record(record)]
+    made = [block for record in records for block in writer.add(batch_of(record))]
     made += writer.take()
     assert len(made) == 1
     return made[0].value
@@ -185,12 +185,6 @@ class BlockWriter:
             else:
                 self._widen(int(lengths[order[at]]))
         return made
-
-    def add_record(self, record: Record) -> list[Block]:
-        """Add a record, a frame or an event. Returns the blocks that were closed to make room."""
-        builder = FrameBatchBuilder(np.empty(len(record.frame), np.uint8), 0, 1)
-        builder.add(record, 0)
-        return self.add(builder.build([record]))
 
     def take(self, partitions: NDArray[np.bool_] | None = None) -> list[Block]:
         """Close the blocks that hold rows, of all partitions or of those given (bool), and return them."""

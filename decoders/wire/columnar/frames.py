@@ -273,6 +273,13 @@ class FrameBatchBuilder:
         return FrameBatch(self.data, self.columns.of(slice(self.rows)), events, openings)
 
 
+def batch_of(record: Record) -> FrameBatch:
+    """Return the batch of one record, a frame or an event."""
+    builder = FrameBatchBuilder(np.empty(len(record.frame), np.uint8), 0, 1)
+    builder.add(record, 0)
+    return builder.build([record])
+
+
 def joined(batches: Iterable[FrameBatch], least: int) -> Iterator[FrameBatch]:
     """Join consecutive batches until they hold at least `least` records, or ENOUGH bytes.
 
@@ -315,12 +322,6 @@ class Joining:
         self._others += events.others
         self.bytes += len(content)
         self.size += len(frames.starts) + len(events)
-
-    def add_record(self, record: Record) -> None:
-        """Add a record, a frame or an event."""
-        builder = FrameBatchBuilder(np.empty(len(record.frame), np.uint8), 0, 1)
-        builder.add(record, 0)
-        self.add(builder.build([record]))
 
     def _renumbered(self, batch: FrameBatch) -> NDArray[np.int32]:
         """Return the connections of frames and of changes, numbered as in the joined batch."""

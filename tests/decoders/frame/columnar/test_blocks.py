@@ -28,6 +28,7 @@ from decoders.frame.columnar.block_reading import BlockBatch, BlockReader, read_
 from decoders.frame.columnar.block_writing import Block, BlockWriter
 from decoders.frame.columnar.speakers import partition_of
 from decoders.frame.record import NO_RECORD, Closing, Direction, Endpoint, Flag, Kind, Pairing, Record
+from decoders.wire.columnar.frames import batch_of
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import SocketAddress
 from tests.decoders.frame.columnar.batches import block, record_of
@@ -171,8 +172,8 @@ def test_a_block_is_full_before_the_next_one_of_its_partition_begins() -> None:
     writer = BlockWriter(2)
     made = []
     for number in range(1, 4_098):
-        made += writer.add_record(
-            record_of(Kind.REQUEST, number, connection=bytes(16), frame=b"x", true_length=1)
+        made += writer.add(
+            batch_of(record_of(Kind.REQUEST, number, connection=bytes(16), frame=b"x", true_length=1))
         )
     made += writer.take()
     assert [(each.partition, each.rows) for each in made] == [(0, 4_096), (0, 1)]
@@ -193,7 +194,8 @@ def test_kafka_takes_a_full_block_of_which_nothing_can_be_compressed(
             paired = {"paired_sequence": random.getrandbits(61), "paired_api_key": random.getrandbits(15)}
             sequence, frame = random.getrandbits(61), random.randbytes(length)
             record = record_of(Kind.REQUEST, sequence, connection=connection, frame=frame, **paired)
-            made += writer.add_record(msgspec.structs.replace(record, client=client, run=run, **numbers))
+            record = msgspec.structs.replace(record, client=client, run=run, **numbers)
+            made += writer.add(batch_of(record))
     full = made[0]
     assert len(full.value) < 999_000
     assert len(full.value) > 850_000 or full.rows == MOST_FRAMES
@@ -260,7 +262,7 @@ def test_blocks_of_much_content_are_read_into_batches_of_bounded_size(
 def test_that_a_frame_was_read_whole_is_believed_of_a_feeder_with_equal_schemas() -> None:
     flagged = msgspec.structs.replace(REQUEST, flags=Flag.SETTLED | Flag.READ_WHOLE)
     writer = BlockWriter(1, "digest")
-    writer.add_record(flagged)
+    writer.add(batch_of(flagged))
     (made,) = writer.take()
     for own, flags in (("digest", flagged.flags), ("other", Flag.SETTLED), ("", Flag.SETTLED)):
         (found,) = BlockReader(own).read([made.value])
