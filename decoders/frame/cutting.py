@@ -137,9 +137,7 @@ def _kept_of_request(schemas: Schemas, record: Record, *, cuts: bool) -> bytes:
 
 def _header_end(schemas: Schemas, api: Api | None, version: int, frame: bytes) -> int:
     """Return how many bytes of a request that no schema has are its header, as far as that can be read."""
-    if api is None:
-        return API_LEAD
-    if not (api.shows_header(version) or version < 0):
+    if api is None or not (api.shows_header(version) or version < 0):
         return API_LEAD
     reader = Reader(frame)
     try:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from decoders.codec.columnar.frames import DecodedFrames, Frames
+from decoders.codec.columnar.frames import Frames
 from decoders.codec.columnar.reader import ColumnarReader
 from decoders.compilation import compiled, inlined
 from decoders.frame.cutting import MAX_KEPT, classified_versions, cut
@@ -58,10 +58,12 @@ class ColumnarCutter:
         frames = batch.frames
         lengths, flags = frames.lengths.copy(), frames.flags.copy()
         guarded, unknown, of_reader = _divided(batch.data, frames, self._treatments)
+        read, is_doubtful = self._reader.read(of_reader), np.empty(len(guarded), np.bool_)
+        found = batch.data, of_reader.begins, read.heads, read.found, read.remarks
         kept = _Kept(guarded, self._is_payload, frames.true_lengths, lengths, flags)
-        doubtful = _removed(self._reader.read(of_reader), kept)
+        doubtful = guarded[is_doubtful].tolist() if _remove(*found, kept, is_doubtful) else []
         long = np.flatnonzero(lengths > MAX_KEPT)
-        for row in {*doubtful.tolist(), *unknown.tolist(), *long.tolist()}:
+        for row in {*doubtful, *unknown.tolist(), *long.tolist()}:
             lengths[row], flags[row] = self._cut_one(batch, row)
         events = batch.events.with_others(partial(cut, self._schemas))
         return dataclasses.replace(batch, frames=frames._replace(lengths=lengths, flags=flags), events=events)
@@ -122,16 +124,10 @@ class _Treatments(NamedTuple):
     highest: NDArray[np.int16]
 
 
-class _Divided(NamedTuple):
-    """The _GUARDED and the _UNKNOWN rows of a batch (int64), and the guarded frames for the reader."""
-
-    guarded: NDArray[np.int64]
-    unknown: NDArray[np.int64]
-    frames: Frames
-
-
-def _divided(data: NDArray[np.uint8], columns: FrameColumns, treatments: _Treatments) -> _Divided:
-    """Find the guarded and the unknown frames of a batch."""
+def _divided(
+    data: NDArray[np.uint8], columns: FrameColumns, treatments: _Treatments
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Frames]:
+    """Return the _GUARDED and the _UNKNOWN rows of a batch, and the guarded frames for the reader."""
     rows = len(columns.starts)
     guarded, unknown, begins = (np.empty(rows, np.int64) for _ in range(3))
     lengths, is_request = np.empty(rows, np.int32), np.empty(rows, np.bool_)
@@ -148,7 +144,7 @@ def _divided(data: NDArray[np.uint8], columns: FrameColumns, treatments: _Treatm
         keys[:count],
         versions[:count],
     )
-    return _Divided(guarded[:count], unknown[:unknown_count], frames)
+    return guarded[:count], unknown[:unknown_count], frames
 
 
 class _Kept(NamedTuple):
@@ -163,17 +159,6 @@ class _Kept(NamedTuple):
     true_lengths: NDArray[np.int64]
     lengths: NDArray[np.int64]
     flags: NDArray[np.uint8]
-
-
-def _removed(read: DecodedFrames, kept: _Kept) -> NDArray[np.int64]:
-    """Remove the found fields of frames: cut each frame at its first payload, and blank the other fields.
-
-    Returns the rows of frames that were not read for certain; these are left unchanged.
-    """
-    doubtful = np.ones(len(kept.rows), np.bool_)
-    found = read.frames.data, read.frames.begins, read.heads, read.found, read.remarks
-    count = _remove(*found, kept, doubtful)
-    return kept.rows[doubtful] if count else kept.rows[:0]
 
 
 @compiled(None)
@@ -234,7 +219,10 @@ def _remove(  # noqa: PLR0917 - compiled functions are called by position
     kept: _Kept,
     doubtful: Any,
 ) -> int:
-    """Mark frames that were not read for certain, cut and blank the others. Returns how many are marked."""
+    """Remove the found fields of frames: cut each frame at its first payload, and blank the other fields.
+
+    Frames that were not read for certain are left unchanged, and marked. Returns how many are.
+    """
     for number in range(len(kept.rows)):
         head = heads[number]
         doubtful[number] = not head["known"] or head["failure_reason"] >= 0
