@@ -23,12 +23,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from decoders.protocol import API_VERSIONS
-from decoders.schema.model import HeaderVersions, Message, VersionRange
+from decoders.schema.model import Fault, HeaderVersions, Message, VersionRange
 
 CONTROLLED_SHUTDOWN: Final = 7
 
@@ -98,24 +97,13 @@ def _stated(message: Message, version: int) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaRemark:
-    """Something odd in the schema of a message."""
-
-    message: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.message}.json: {self.reason}"
-
-
-def remarks(messages: Mapping[str, Message]) -> list[SchemaRemark]:
+def remarks(messages: Mapping[str, Message]) -> list[Fault]:
     """Check `headerVersions` by the rules of Kafka's generator, which are stricter than the KIP's.
 
     `messages` are those of a whole table by name. A message without `headerVersions` is skipped.
     """
     return [
-        SchemaRemark(message.name, f"headerVersions: {reason}")
+        Fault(f"{message.name}.json", 0, f"headerVersions: {reason}")
         for message in messages.values()
         if message.header_versions
         for reason in _reasons(message, messages[_header_of(message)])

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from decoders.schema.difference import FieldChange, MessageChange, difference
 from decoders.schema.header_versions import remarks
-from decoders.schema.model import Message, SchemaError, Struct, Table, VersionRange
+from decoders.schema.model import Fault, Message, SchemaError, Struct, Table, VersionRange
 from decoders.schema.table import (
     base_of,
     folder_of,
@@ -27,19 +26,6 @@ from decoders.schema.table import (
 )
 
 _TAGGED: Final = re.compile(r"\btag \d")
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something wrong in a file, at a line of it, counted from 1; 0 if it concerns no single line."""
-
-    file: str
-    line: int
-    reason: str
-
-    def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.reason}"
 
 
 def lint(path: Path) -> list[Fault]:
@@ -69,8 +55,7 @@ def _refused(name: str, content: bytes) -> Iterator[Fault]:
 def _unfit(files: Mapping[str, bytes], table: Table, base: Table | None) -> Iterator[Fault]:
     """Yield what is wrong with messages that are valid each by itself."""
     messages = messages_of(table)
-    for remark in remarks(messages):
-        yield Fault(f"{remark.message}.json", 0, remark.reason)
+    yield from remarks(messages)
     if base:
         released = messages_of(base)
         changed = (change for change in difference(base, table).messages if change.name in released)

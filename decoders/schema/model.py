@@ -39,6 +39,19 @@ class SchemaError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong in a file, at a line of it, counted from 1; 0 if it concerns no single line."""
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class VersionRange:
     """The versions from `lowest` to `highest`, both included; empty if `highest` is lower."""
 
