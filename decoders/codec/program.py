@@ -11,7 +11,7 @@ import enum
 import functools
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from decoders.schema.model import Field, Message, Struct
@@ -142,15 +142,13 @@ def _instruction(message: Message, field: Field, version: int, prefix: str) -> I
     )
     if not field.is_array:
         return one
-    return Instruction(
+    return replace(
+        one,
         kind=FieldKind.ARRAY,
-        name=field.name,
-        path=path,
         nullable=version in field.nullable_versions,
-        compact=compact,
         default=field.default,
-        tag=one.tag,
         element=one,
+        program=None,
     )
 
 

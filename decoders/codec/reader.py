@@ -65,7 +65,7 @@ def read_frame(
 
     `cut` says that the frame's tail is missing. Raises nothing, whatever the bytes.
     """
-    reader = Reader(frame, spans=spans)
+    reader = Reader(frame, spans)
     fields: dict[str, Any] = {}
     content: dict[str, Any] | None = None
     has_header, failure = False, None
@@ -92,9 +92,9 @@ class Reader:
 
     __slots__ = ("_remarks", "data", "position", "read", "spans")
 
-    def __init__(self, data: bytes, position: int = 0, spans: Collection[str] = ()) -> None:
+    def __init__(self, data: bytes, spans: Collection[str] = ()) -> None:
         self.data = data
-        self.position = position
+        self.position = 0
         self.spans: Spans = {path: [] for path in spans}
         self.read = _MARK if self.spans else _READ
         self._remarks: dict[tuple[Oddity, str], Remark] = {}

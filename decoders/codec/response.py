@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from decoders.codec.failure import DecodeFailure, Defect, EncodeError, Remark
@@ -105,7 +105,7 @@ def _is_refusal(frame: bytes) -> bool:
 
 def _refusal(schemas: Schemas, api: Api, frame: bytes, unknown: Response, spans: Collection[str]) -> Response:
     reading = _read_as(schemas, api, 0, frame, cut=unknown.cut, spans=spans)
-    if reading.is_exact or (unknown.cut and reading.failure is None):
+    if _is_proven(reading, unknown.cut):
         return _response(unknown, api, 0, reading)
     if unknown.api_version not in api.versions:
         return unknown
@@ -128,16 +128,13 @@ def _is_proven(reading: Reading, cut: bool) -> bool:
 
 
 def _response(unknown: Response, api: Api, body_version: int, reading: Reading) -> Response:
-    return Response(
-        api_key=unknown.api_key,
-        api_version=unknown.api_version,
-        api=api,
+    return replace(
+        unknown,
         header_version=api.response_header_version(body_version) if reading.has_header else None,
-        correlation_id=unknown.correlation_id,
         body=reading.body,
         body_version=body_version,
         remarks=reading.remarks,
         failure=reading.failure,
-        cut=unknown.cut,
+        known=True,
         spans=reading.spans,
     )

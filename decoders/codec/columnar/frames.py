@@ -197,7 +197,7 @@ def _type_of(messages: Mapping[str, Message], full_name: str) -> ValueType:
         return ValueType.INTEGER
     if found.struct is not None:
         raise ValueError(f"{full_name} is a struct: name its fields")
-    return _value_type(found)
+    return _VALUE_TYPES.get(found.type, ValueType.INTEGER)
 
 
 def _field(messages: Mapping[str, Message], full_name: str) -> Field:
@@ -214,10 +214,6 @@ def _field(messages: Mapping[str, Message], full_name: str) -> Field:
     return found
 
 
-def _value_type(field: Field) -> ValueType:
-    return ValueType.INTEGER if "int" in field.type else _VALUE_TYPES[field.type]
-
-
 _VALUE_TYPES = {
     "bool": ValueType.BOOLEAN,
     "float64": ValueType.FLOAT,
@@ -226,3 +222,4 @@ _VALUE_TYPES = {
     "bytes": ValueType.BYTES,
     "records": ValueType.BYTES,
 }
+"""The types of columns, by those of fields. All other fields are integers."""

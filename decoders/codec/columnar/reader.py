@@ -308,15 +308,8 @@ def _row(
     flags: int = 0,
     level: int = 0,
 ) -> list[int]:
-    row = [0] * tape.WIDTH
-    row[tape.OPERATION] = operation
-    row[tape.PATH] = path
-    row[tape.COLUMN] = column
-    row[tape.SIZE] = size
-    row[tape.NEXT] = after
-    row[tape.FLAGS] = flags
-    row[tape.LEVEL] = level
-    return row
+    # The cells in the order of their numbers in `tape`. The last one is not used.
+    return [operation, path, column, size, after, flags, level, 0]
 
 
 def _column(instruction: Instruction, wanted: _Wanted) -> int:
