@@ -30,15 +30,32 @@ from decoders.schema.model import (
 )
 
 _KINDS: Final = frozenset({"request", "response", "header", "data"})
-_OF_MESSAGE: Final = frozenset(
-    {"name", "type", "apiKey", "validVersions", "flexibleVersions", "headerVersions", "listeners"}
-    | {"latestVersionUnstable", "deprecatedVersions", "commonStructs", "fields"}
+KEPT_OF_MESSAGE: Final = (
+    "type",
+    "apiKey",
+    "name",
+    "listeners",
+    "validVersions",
+    "flexibleVersions",
+    "headerVersions",
+    "deprecatedVersions",
+    "latestVersionUnstable",
 )
+"""The properties of a message that affect the encoding, in the order that a table has, but for its fields."""
+KEPT_OF_FIELD: Final = (
+    "name",
+    "type",
+    "versions",
+    "nullableVersions",
+    "taggedVersions",
+    "tag",
+    "flexibleVersions",
+    "default",
+    "ignorable",
+)
+_OF_MESSAGE: Final = frozenset({*KEPT_OF_MESSAGE, "commonStructs", "fields"})
 _OF_REQUEST: Final = ("listeners", "latestVersionUnstable")
-_OF_FIELD: Final = frozenset(
-    {"name", "type", "versions", "nullableVersions", "taggedVersions", "tag", "flexibleVersions", "default"}
-    | {"ignorable", "fields", "mapKey", "entityType", "zeroCopy", "about"}
-)
+_OF_FIELD: Final = frozenset({*KEPT_OF_FIELD, "fields", "mapKey", "entityType", "zeroCopy", "about"})
 _OF_STRUCT: Final = frozenset({"name", "versions", "fields", "about"})
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
@@ -228,7 +245,7 @@ class _Parser:
         tags = sorted(field.tag for field in fields if field.tag is not None)
         if tags != list(range(len(tags))):
             raise document.refused(f"tags {tags} are not 0, 1, 2 and so on")
-        return Struct(str(document.get("name") or ""), fields)
+        return Struct(fields)
 
     def _field(self, document: _Document, path: tuple[str, ...]) -> Field:
         name = document.name()
@@ -265,7 +282,7 @@ class _Parser:
         if "fields" in document:
             if common:
                 raise document.refused(f"struct {name} is a common struct, and defined here too")
-            return self._struct(_Document({**document.properties, "name": name}, document.file), path)
+            return self._struct(document, path)
         if common is None:
             raise document.refused(f"struct {name} is defined nowhere")
         # The path names the enclosing structs as `<name>`. A struct that contains itself would never end.

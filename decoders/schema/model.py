@@ -129,7 +129,6 @@ class Field:
 class Struct:
     """Fields in wire order."""
 
-    name: str
     fields: tuple[Field, ...]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from decoders.schema.grammar import parse_message
+from decoders.schema.grammar import KEPT_OF_FIELD, KEPT_OF_MESSAGE, parse_message
 from decoders.schema.model import Message, SchemaError, Table
 from decoders.schema.overlay import FILE, Overlay
 
@@ -29,28 +29,6 @@ _IN_JAR: Final = "common/message/"
 _IN_CHECKOUT: Final = Path("clients/src/main/resources/common/message")
 _RELEASE_OF_JAR: Final = "kafka/kafka-version.properties"
 _RELEASE_OF_CHECKOUT: Final = "gradle.properties"
-_KEPT_OF_MESSAGE = (
-    "type",
-    "apiKey",
-    "name",
-    "listeners",
-    "validVersions",
-    "flexibleVersions",
-    "headerVersions",
-    "deprecatedVersions",
-    "latestVersionUnstable",
-)
-_KEPT_OF_FIELD = (
-    "name",
-    "type",
-    "versions",
-    "nullableVersions",
-    "taggedVersions",
-    "tag",
-    "flexibleVersions",
-    "default",
-    "ignorable",
-)
 _OMITTED = {"latestVersionUnstable": False, "ignorable": False}
 """Properties that the table omits if they have these values, their defaults."""
 
@@ -144,7 +122,7 @@ def read_message(name: str, content: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise SchemaError(name, "", "not a map")
     parse_message(document, name)
-    return _compact(document, _KEPT_OF_MESSAGE)
+    return _compact(document, KEPT_OF_MESSAGE)
 
 
 def base_of(folder: Path) -> Table:
@@ -226,7 +204,7 @@ def _compact(document: dict[str, Any], kept: tuple[str, ...]) -> dict[str, Any]:
     for struct in document.get("commonStructs", ()):
         compact.setdefault("commonStructs", []).append(_compact(struct, ("name",)))
     if "fields" in document:
-        compact["fields"] = [_compact(field, _KEPT_OF_FIELD) for field in document["fields"]]
+        compact["fields"] = [_compact(field, KEPT_OF_FIELD) for field in document["fields"]]
     return compact
 
 
