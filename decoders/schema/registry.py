@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from decoders.protocol import API_VERSIONS
 from decoders.schema import header_versions
@@ -86,11 +85,6 @@ class Schemas:
     data: Mapping[str, Message] = field(repr=False)
 
     @classmethod
-    def load(cls, path: Path | None = None) -> Schemas:
-        """Load the committed table, or what `read_table` reads at `path`. Raises SchemaError."""
-        return cls.of(read_table(path or COMMITTED_TABLE))
-
-    @classmethod
     def of(cls, table: Table) -> Schemas:
         """Build the schemas of a table, with the KIP-1313 overlay if it is needed."""
         released = messages_of(table)
@@ -100,6 +94,8 @@ class Schemas:
         layouts = {_layout(header): header}
         if overlay:
             layouts[Layout.TAGGED] = _tagged_header(table)
+        requests = [message for message in known.values() if message.kind == "request"]
+        apis = [_api(request, known, released) for request in requests]
         return cls(
             release=table["release"],
             digest=table["digest"],
@@ -107,7 +103,7 @@ class Schemas:
             request_header=header,
             response_header=known["ResponseHeader"],
             request_headers=layouts,
-            by_key={api.key: api for api in _apis(known, released)},
+            by_key={api.key: api for api in apis},
             data={message.name: message for message in known.values() if message.kind == "data"},
         )
 
@@ -155,10 +151,6 @@ def _tagged_header(table: Table) -> Message:
     header = [message for message in table["messages"] if message["name"] == "RequestHeader"]
     (amended,) = KIP_1313.laid_over({**table, "messages": header}, Layout.TAGGED)["messages"]
     return parse_message(amended, "RequestHeader.json")
-
-
-def _apis(known: Mapping[str, Message], released: Mapping[str, Message]) -> list[Api]:
-    return [_api(request, known, released) for request in known.values() if request.kind == "request"]
 
 
 def _api(request: Message, known: Mapping[str, Message], released: Mapping[str, Message]) -> Api:

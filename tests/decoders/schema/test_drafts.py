@@ -18,7 +18,7 @@ from decoders.schema.header_versions import Layout
 from decoders.schema.lint import lint
 from decoders.schema.model import SchemaError
 from decoders.schema.registry import Schemas
-from decoders.schema.table import read_folder, read_jar
+from decoders.schema.table import read_folder, read_jar, read_table
 
 DRAFTS = Path(__file__).parent / "drafts"
 BASE = DRAFTS / "base"
@@ -37,7 +37,7 @@ VERSIONS = {
 
 @pytest.mark.parametrize("draft", VERSIONS)
 def test_a_draft_has_its_versions_and_nothing_is_wrong_with_it(draft: str) -> None:
-    schemas = Schemas.load(DRAFTS / draft)
+    schemas = Schemas.of(read_table(DRAFTS / draft))
     versions = {api.name: str(api.release_versions) for api in schemas.apis}
     assert versions == VERSIONS["base"] | VERSIONS[draft]
     assert lint(DRAFTS / draft) == []
@@ -45,7 +45,7 @@ def test_a_draft_has_its_versions_and_nothing_is_wrong_with_it(draft: str) -> No
 
 @pytest.mark.parametrize("draft", VERSIONS)
 def test_every_version_of_a_draft_is_written_and_read(draft: str) -> None:
-    schemas = Schemas.load(DRAFTS / draft)
+    schemas = Schemas.of(read_table(DRAFTS / draft))
     for api in schemas.apis:
         assert api.release_versions is not None
         for version in range(api.release_versions.lowest, api.release_versions.highest + 1):
@@ -60,12 +60,12 @@ def test_every_version_of_a_draft_is_written_and_read(draft: str) -> None:
 
 def test_a_draft_of_header_3_is_believed_without_proof() -> None:
     """The user says what it means. The overlay that is always there must prove its layout."""
-    schemas = Schemas.load(DRAFTS / "kip-1313")
+    schemas = Schemas.of(read_table(DRAFTS / "kip-1313"))
     assert (schemas.overlay, schemas.release) == (None, "base+KIP-511+KIP-1313")
     frame = write_request(schemas, "ListGroups", 4, 7, "c", {}, bytes(16))
     request = read_request(schemas, frame, cut=True)
     assert (request.known, request.layout, request.client_instance_id) == (True, Layout.PLAIN, bytes(16))
-    assert not read_request(Schemas.load(BASE), frame, cut=True).known
+    assert not read_request(Schemas.of(read_table(BASE)), frame, cut=True).known
 
 
 def test_kafkas_generator_would_refuse_an_early_revision() -> None:
@@ -74,7 +74,7 @@ def test_kafkas_generator_would_refuse_an_early_revision() -> None:
         "ListGroupsRequest.json:6: field States: a field of type []string has no fields of its own"
     )
     with pytest.raises(SchemaError, match="field States"):
-        Schemas.load(DRAFTS / REFUSED)
+        Schemas.of(read_table(DRAFTS / REFUSED))
 
 
 def test_versions_that_are_not_released_may_become_flexible_or_not(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_tagged_field_cannot_be_removed(tmp_path: Path) -> None:
     change = {"messages": ["ConsumerGroupHeartbeatRequest"], "newVersion": True, "removed": ["Extra"]}
     (over / "overlay.json").write_text(json.dumps({"base": str(draft), "changes": [change]}))
     with pytest.raises(SchemaError, match=r"taggedVersions 0\+ are not all versions of the field"):
-        Schemas.load(over)
+        Schemas.of(read_table(over))
 
 
 def test_a_folder_without_schemas_is_refused(tmp_path: Path) -> None:

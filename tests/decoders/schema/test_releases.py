@@ -10,6 +10,7 @@ import pytest
 from decoders.codec.request import read_request
 from decoders.codec.response import read_response
 from decoders.schema.registry import Schemas
+from decoders.schema.table import read_table
 
 ReleaseJar = Callable[[str], Path]
 APIS = {"3.9.1": 88, "4.0.0": 88, "4.1.1": 93, "4.2.0": 93, "4.3.0": 93, "4.4.0": 95}
@@ -18,13 +19,13 @@ pytestmark = pytest.mark.jvm
 
 @pytest.mark.parametrize("release", APIS)
 def test_a_release_loads(release_jar: ReleaseJar, release: str) -> None:
-    schemas = Schemas.load(release_jar(release))
+    schemas = Schemas.of(read_table(release_jar(release)))
     assert (schemas.release, len(schemas.apis), schemas.overlay) == (release, APIS[release], "KIP-1313")
 
 
 def versions(jar: Path, name: str) -> tuple[str, bool] | None:
     """The versions of an API in a release, and whether the latest is unstable; None if it has none."""
-    api = Schemas.load(jar).api_named(name)
+    api = Schemas.of(read_table(jar)).api_named(name)
     return None if api is None else (str(api.release_versions), api.unstable_version is not None)
 
 
@@ -40,14 +41,14 @@ def test_what_changed_between_releases_is_seen(release_jar: ReleaseJar) -> None:
 
 def test_a_frame_that_a_release_cannot_know_is_known_to_the_next(release_jar: ReleaseJar) -> None:
     frame = bytes.fromhex("0012 0005 00000007 0003 636964 00 0278 0231 0263 00000003 00")
-    assert read_request(Schemas.load(release_jar("4.3.0")), frame).known is False
-    body = read_request(Schemas.load(release_jar("4.4.0")), frame).body
+    assert read_request(Schemas.of(read_table(release_jar("4.3.0"))), frame).known is False
+    body = read_request(Schemas.of(read_table(release_jar("4.4.0"))), frame).body
     assert body is not None
     assert (body["clusterId"], body["nodeId"]) == ("c", 3)
 
 
 def test_controlled_shutdown_v0_had_a_header_without_a_client_id(release_jar: ReleaseJar) -> None:
-    schemas = Schemas.load(release_jar("3.9.1"))
+    schemas = Schemas.of(read_table(release_jar("3.9.1")))
     request = read_request(schemas, bytes.fromhex("0007 0000 00000007 00000002"))
     assert (request.header_version, request.client_id, request.body) == (0, None, {"brokerId": 2})
     assert (request.failure, request.remarks) == (None, ())
@@ -59,7 +60,9 @@ def test_controlled_shutdown_v0_had_a_header_without_a_client_id(release_jar: Re
 
 def test_a_release_says_which_versions_a_later_one_removes(release_jar: ReleaseJar) -> None:
     """KIP-896: deprecated in 3.9.1, gone in 4.0.0."""
-    older, newer = (Schemas.load(release_jar(each)).api_named("JoinGroup") for each in ("3.9.1", "4.0.0"))
+    older, newer = (
+        Schemas.of(read_table(release_jar(each))).api_named("JoinGroup") for each in ("3.9.1", "4.0.0")
+    )
     assert older is not None and newer is not None
     assert (str(older.request.deprecated_versions), str(older.release_versions)) == ("0-1", "0-9")
     assert (str(newer.request.deprecated_versions), str(newer.release_versions)) == ("none", "2-9")

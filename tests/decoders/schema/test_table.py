@@ -74,7 +74,7 @@ def test_the_same_schemas_make_the_same_table_in_any_order(tmp_path: Path) -> No
 
 
 def test_a_jar_of_another_release_can_be_loaded(tmp_path: Path) -> None:
-    schemas = Schemas.load(jar_of(tmp_path, [*HEADERS, *pair()]))
+    schemas = Schemas.of(read_table(jar_of(tmp_path, [*HEADERS, *pair()])))
     assert (schemas.release, schemas.overlay) == ("9.9.9", "KIP-1313")
     assert [(api.name, str(api.versions), str(api.release_versions)) for api in schemas.apis] == [
         ("Metadata", "0-2", "0-1")
@@ -82,7 +82,9 @@ def test_a_jar_of_another_release_can_be_loaded(tmp_path: Path) -> None:
 
 
 def test_a_release_that_states_header_versions_needs_no_overlay(tmp_path: Path) -> None:
-    schemas = Schemas.load(jar_of(tmp_path, [*HEADERS, *pair(headerVersions={"0": "1", "1+": "3"})]))
+    schemas = Schemas.of(
+        read_table(jar_of(tmp_path, [*HEADERS, *pair(headerVersions={"0": "1", "1+": "3"})]))
+    )
     api = schemas.api(3)
     assert api is not None
     assert (schemas.overlay, api.versions, api.is_overlay(1)) == (None, api.release_versions, False)
@@ -208,9 +210,9 @@ def test_what_is_not_json_is_refused(tmp_path: Path) -> None:
 def test_what_is_not_a_kafka_clients_jar_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(SchemaError, match="neither a jar nor a table"):
-        Schemas.load(tmp_path / "text")
+        Schemas.of(read_table(tmp_path / "text"))
     with pytest.raises(SchemaError, match=r"missing\.jar: cannot be read: No such file"):
-        Schemas.load(tmp_path / "missing.jar")
+        Schemas.of(read_table(tmp_path / "missing.jar"))
     with pytest.raises(SchemaError, match="is it a kafka-clients jar"):
         read_jar(jar_of(tmp_path, []))
     with pytest.raises(SchemaError, match="does not state the release"):
@@ -251,9 +253,9 @@ def test_messages_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
 def test_what_is_json_but_no_table_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "table.json").write_text(text)
     with pytest.raises(SchemaError, match=r"table\.json: not a table of schemas"):
-        Schemas.load(tmp_path / "table.json")
+        Schemas.of(read_table(tmp_path / "table.json"))
 
 
 def test_a_request_without_its_response_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=r"MetadataRequest\.json: no response"):
-        Schemas.load(jar_of(tmp_path, [*HEADERS, pair()[0]]))
+        Schemas.of(read_table(jar_of(tmp_path, [*HEADERS, pair()[0]])))

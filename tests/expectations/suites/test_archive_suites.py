@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from decoders.frame.record import Record
-from decoders.schema.registry import Schemas, default_schemas
+from decoders.schema.registry import default_schemas
 from expectations.suites import FURTHER
 from streaming.archive.archive import Archive
 from streaming.archive.tables import TABLES, VERSION
@@ -51,7 +51,7 @@ def _of_2026(record: Record, connection: bytes) -> Record:
 
 @pytest.fixture(scope="module")
 def tables(archive: Path, auditing: ModuleType) -> dict[str, pandas.DataFrame]:
-    whole, days = auditing.opened(archive, Schemas.load()), auditing.Days()
+    whole, days = auditing.opened(archive, default_schemas()), auditing.Days()
     return {
         table.name: auditing.with_neighbours(table, whole.rows(table, days), whole.known)
         for table in auditing.AUDITED
@@ -205,7 +205,7 @@ def failed(auditing: ModuleType, table: str, rows: pandas.DataFrame) -> dict[str
 def test_what_is_written_meets_every_expectation_and_each_is_asked(
     archive: Path, auditing: ModuleType
 ) -> None:
-    results = auditing.audit_archive(archive, auditing.Days(), Schemas.load())
+    results = auditing.audit_archive(archive, auditing.Days(), default_schemas())
     assert {result.table for result in results} == OWN.keys()
     for result in results:
         assert [outcome.id for outcome in result.outcomes if not outcome.success] == []
@@ -236,7 +236,7 @@ def damaged(archive: Path, folder: Path) -> Path:
 
 
 def named(auditing: ModuleType, folder: Path) -> set[tuple[str, str]]:
-    results = auditing.audit_archive(folder, auditing.Days(), Schemas.load())
+    results = auditing.audit_archive(folder, auditing.Days(), default_schemas())
     return {
         (result.table, outcome.id) for result in results for outcome in result.outcomes if not outcome.success
     }

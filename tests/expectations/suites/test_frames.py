@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from decoders.codec.request import write_request
 from decoders.frame.record import Closing, Endpoint, Kind, Pairing, Record
-from decoders.schema.registry import Schemas
+from decoders.schema.registry import default_schemas
 from expectations.suites.frame_table import COLUMNS, ORDER_COLUMNS, frame_table, with_order
 from streaming.check.evidence import keepable
 from streaming.check.examination import records_of
@@ -24,7 +24,7 @@ from tests.captures import planted, real_clients
 if TYPE_CHECKING:
     from expectations.suites.suite import SuiteResult
 
-SCHEMAS = Schemas.load()
+SCHEMAS = default_schemas()
 REQUEST = write_request(
     SCHEMAS, "ApiVersions", 3, 7, "orders", {"clientSoftwareName": "lib", "clientSoftwareVersion": "1"}
 )

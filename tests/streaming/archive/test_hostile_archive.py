@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dashboards.monitor_alerts import OF_THE_FLEET
 from decoders.frame.record import NO_TIME
-from decoders.schema.registry import Schemas
+from decoders.schema.registry import default_schemas
 from expectations.conversation.members import ZERO
 from expectations.conversation.texts import bounded
 from streaming.archive.archive import Archive
@@ -119,7 +119,7 @@ def test_report_reads_it_and_no_client_can_fail_an_expectation_that_alerts(tmp_p
     auditing = importlib.import_module("streaming.audit.audit")
     Archive(str(tmp_path), NAMES).write("q", 0, [*texts(), numbers(), shortest()])
     assert {client_id for _, client_id, _ in archived_usage(tmp_path).clients} >= set(map(bounded, TEXTS))
-    results = auditing.audit_archive(tmp_path, auditing.Days(), Schemas.load())
+    results = auditing.audit_archive(tmp_path, auditing.Days(), default_schemas())
     failed = {each.id for result in results for each in result.outcomes if not each.success}
     assert failed - set(OF_THE_FLEET) == set()
     assert {"epoch-exists", "header-certain"} <= failed

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from decoders.frame.record import Endpoint, Kind, Record
 from decoders.schema.registry import Schemas, default_schemas
+from decoders.schema.table import COMMITTED_TABLE, read_table
 from streaming.archive.archive import Archive
 from streaming.audit import frames_topic
 from streaming.user_error import UserError
@@ -73,7 +74,7 @@ def test_the_records_of_all_partitions_are_read_and_judged(auditing: ModuleType,
 def test_frames_are_decoded_with_the_release_that_is_named(
     auditing: ModuleType, broker: Producer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, used = Schemas.load(), list[Schemas]()
+    other, used = Schemas.of(read_table(COMMITTED_TABLE)), list[Schemas]()
     frame_table = auditing.frame_table
 
     def noting(schemas: Schemas, frames: object) -> object:
