@@ -199,8 +199,9 @@ class _PairTable(NamedTuple):
     words: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, keys: HashKeys, slots: int) -> _PairTable:
-        """Make a table for at most half as many pairs as slots."""
+    def empty(cls, keys: HashKeys, pairs: int) -> _PairTable:
+        """Make a table for at least so many pairs, which take at most half of its slots."""
+        slots = max(_MIN_SLOTS, 1 << (2 * pairs - 1).bit_length())
         return cls(keys, np.full(slots, _FREE), np.empty((slots // 2, SOCKET_WORDS), np.int64))
 
 
@@ -211,17 +212,15 @@ class SocketPairs:
         """Watch the ports for which `watched`, of shape (65536,), is true."""
         self.count = 0
         self._watched, self._keys = watched, keys
-        self._table = _PairTable.empty(keys, _MIN_SLOTS)
+        self._table = _PairTable.empty(keys, 0)
 
     def number(self, segments: SegmentBatch) -> NDArray[np.int64]:
         """Return each segment's pair (int64), UNWATCHED if no port is watched, NO_SEGMENT if not parsed."""
         pairs = np.empty(len(segments.parsed), np.int64)
         # Every segment may have a new pair.
-        slots = len(self._table.slots)
-        while slots < 2 * (self.count + len(pairs)):
-            slots *= 2
-        if slots > len(self._table.slots):
-            larger = _PairTable.empty(self._keys, slots)
+        most = self.count + len(pairs)
+        if most > len(self._table.words):
+            larger = _PairTable.empty(self._keys, most)
             _enter(larger, self._table.words[: self.count])
             self._table = larger
         self.count = int(_number_pairs(self._table, self.count, segments, self._watched, pairs))
@@ -230,10 +229,7 @@ class SocketPairs:
     def chosen(self, pairs: NDArray[np.int64]) -> SocketPairs:
         """Return these pairs, numbered anew in this order."""
         chosen = SocketPairs(self._watched, self._keys)
-        slots = len(chosen._table.slots)
-        while slots < 2 * len(pairs):
-            slots *= 2
-        chosen._table, chosen.count = _PairTable.empty(self._keys, slots), len(pairs)
+        chosen._table, chosen.count = _PairTable.empty(self._keys, len(pairs)), len(pairs)
         _enter(chosen._table, self._table.words[pairs])
         return chosen
 
