@@ -208,7 +208,7 @@ class BlockWriter:
         closings = np.concatenate((np.zeros(len(frames.starts), np.uint8), changes.closings, of_others))
         connections = np.concatenate((frames.connections, changes.connections))
         numbers = self._numbering.of(batch.openings, connections)
-        speakers = np.array([self._speakers.number(event) for event in others], np.int64)
+        speakers = np.array(self._speakers.numbers(others), np.int64)
         further = np.frombuffer(bytearray().join(event.frame for event in others), np.uint8)
         order = np.argsort(columns.sequences, kind="stable")
         return _Arrivals(order, columns, closings, np.concatenate((numbers, speakers)), batch.data, further)

@@ -45,11 +45,6 @@ class Speakers:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def number(self, record: Record) -> int:
-        """Return the number of a record's connection."""
-        number = self._numbers.get(_IDENTITY_OF(record))
-        return self.numbers([record])[0] if number is None else number
-
     def numbers(self, records: Sequence[Record]) -> list[int]:
         """Return the number of each record's connection; new connections get the next numbers."""
         identities = list(map(_IDENTITY_OF, records))
