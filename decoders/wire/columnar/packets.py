@@ -7,7 +7,6 @@ are read packet by packet.
 from __future__ import annotations
 
 import io
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
+from decoders.memory import bounds_of
 from decoders.wire.pcap import LARGEST_PACKET, RECORD_HEADER_SIZE, CaptureReader, PcapError, PcapReader
 from decoders.wire.segment import Packet
 
@@ -44,13 +44,12 @@ class PacketBatch(NamedTuple):
         """Make a batch of single packets."""
         listed = list(packets)
         data = bytearray().join(packet.data for packet in listed)
-        lengths = [len(packet.data) for packet in listed]
-        starts = itertools.accumulate(lengths[:-1], initial=0) if lengths else ()
+        lengths = np.array([len(packet.data) for packet in listed], np.int64)
         return cls(
             np.frombuffer(data, np.uint8),
             len(data),
-            np.array(list(starts), np.int64),
-            np.array(lengths, np.int64),
+            bounds_of(lengths)[:-1],
+            lengths,
             np.array([packet.original_length for packet in listed], np.int64),
             np.array([packet.captured_at for packet in listed], np.int64),
             np.array([packet.position for packet in listed], np.int64),
@@ -62,7 +61,7 @@ class PacketBatch(NamedTuple):
         """Concatenate batches. A single batch is returned without a copy."""
         if len(batches) == 1:
             return batches[0]
-        tops = list(itertools.accumulate((batch.used for batch in batches), initial=0))
+        tops = bounds_of([batch.used for batch in batches]).tolist()
         data = np.empty(2 * tops[-1], np.uint8)
         shifted = []
         for batch, top in zip(batches, tops, strict=False):
