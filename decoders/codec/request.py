@@ -15,10 +15,6 @@ no schema has.
 - *A cut frame* has no last byte. It must decode up to the cut. In the plain layout its header must have no
   tagged field, and its ID must not begin with a zero byte, which under header 2 would be the number of tagged
   fields. So a zero ID in a cut frame is not proven, nor is one random ID in 256.
-
-`other_header` finds requests with a wrong header: they decode to the last byte with exactly one header
-version, and that is not the assigned one. `lasting_failure` finds what is wrong in a header of a version that
-no schema has.
 """
 
 from __future__ import annotations
