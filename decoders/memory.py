@@ -64,42 +64,28 @@ def copy_bytes(_typing: Any, source: Any, target: Any) -> Any:
 def _loading(number: Any) -> Any:
     """Make a function that loads a big-endian number in one instruction: LLVM misses that in some loops."""
 
-    def load(_typing: Any, data: Any, index: Any) -> Any:
+    def load(_typing: Any, data: Any, _index: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, arguments[0])
             kind = ir.IntType(number.bitwidth)
             place = builder.gep(array.data, [arguments[1]])
             return builder.bswap(builder.load(builder.bitcast(place, kind.as_pointer()), align=1))
 
-        return number(data, index), generate
+        # An index of another type is converted.
+        return number(data, types.int64), generate
 
     return intrinsic(load)
 
 
-_load_int16 = _loading(types.int16)
-_load_int32 = _loading(types.int32)
-_load_int64 = _loading(types.int64)
+int16 = _loading(types.int16)
+int32 = _loading(types.int32)
+int64 = _loading(types.int64)
 
 
 @inlined
 def wide(number: Any) -> Any:
     """Convert to int64."""
     return np.int64(number)
-
-
-@inlined
-def int16(data: Any, position: int) -> Any:
-    return _load_int16(data, wide(position))
-
-
-@inlined
-def int32(data: Any, position: int) -> Any:
-    return _load_int32(data, wide(position))
-
-
-@inlined
-def int64(data: Any, position: int) -> Any:
-    return _load_int64(data, wide(position))
 
 
 @inlined
