@@ -116,7 +116,8 @@ class LiveValidation:
 
     def begin(self, reports: Sequence[Report], findings: Sequence[Finding]) -> None:
         """Sample a batch and begin to validate it."""
-        sample = sample_of(reports, findings)
+        # Packed here: the compressor is not for several threads, and the caller's own thread uses it, too.
+        sample = pack_report(sample_of(reports, findings))
         self._thread = threading.Thread(
             target=self._validate, args=(sample,), name="kipwatch-validation", daemon=True
         )
@@ -134,10 +135,10 @@ class LiveValidation:
         self._end()
         self.wait(ENDED_WITHIN)
 
-    def _validate(self, sample: Report) -> None:
+    def _validate(self, sample: bytes) -> None:
         began = self._batch_seconds()
         try:
-            reply = self._ask(pack_report(sample))
+            reply = self._ask(sample)
         # The query logs any failure of the validator, and goes on.
         except Exception as error:
             self._end()

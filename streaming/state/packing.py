@@ -1,4 +1,7 @@
-"""Compression of what is stored or passed on to another stage, and a check that it came back whole."""
+"""Compression of what is stored or passed on to another stage, and a check that it came back whole.
+
+One thread of a process may compress and decompress: both keep a buffer.
+"""
 
 from __future__ import annotations
 
