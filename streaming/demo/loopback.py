@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from streaming.broker.ports import HOST
 from streaming.record.rewriting import Address
 from streaming.settings.confidential import open_private
+from streaming.user_error import UserError
 
 _CHUNK: Final = 1 << 16
 _VALID: Final = datetime.timedelta(days=30)
@@ -30,7 +31,10 @@ class LoopbackServer:
     """Listens from its creation on. Serves each connection on a thread while its context is open."""
 
     def __init__(self, name: str, serve: Callable[[socket.socket], None], port: int = 0) -> None:
-        """`serve` gets each accepted connection. `name` names the thread. Port 0 means any free port."""
+        """`serve` gets each accepted connection. `name` names the thread. Port 0 means any free port.
+
+        Raises UserError if the port is taken.
+        """
 
         class ConnectionHandler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
@@ -40,7 +44,10 @@ class LoopbackServer:
             allow_reuse_address = True
             daemon_threads = True
 
-        self._server = LoopbackTcpServer((HOST, port), ConnectionHandler)
+        try:
+            self._server = LoopbackTcpServer((HOST, port), ConnectionHandler)
+        except OSError as error:
+            raise UserError(f"cannot listen on port {port}: {error.strerror}; choose another port") from error
         self._thread = threading.Thread(target=self._server.serve_forever, name=name, daemon=True)
 
     @property

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from decoders.tls.key_log import KeyLog
-from streaming.demo.loopback import DemoTls, TlsEndpoint
+from streaming.demo.loopback import DemoTls, LoopbackServer, TlsEndpoint
+from streaming.user_error import UserError
 
 
 @pytest.fixture
@@ -68,3 +69,10 @@ def test_the_key_log_has_the_secrets_and_is_for_its_owner_only(tls: DemoTls, ech
     key_log.add(tls.key_log.read_bytes())
     assert (len(key_log), key_log.broken_lines) == (1, 0)
     assert tls.key_log.stat().st_mode & 0o077 == 0
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(UserError, match=f"cannot listen on port {port}: Address already in use"):
+            LoopbackServer("late", socket.socket.close, port)
