@@ -43,6 +43,11 @@ class OwnValues(enum.IntFlag):
     EPOCH = 16
 
 
+_CLIENT, _INSTANCE, _MEMBER, _GROUP, _EPOCH = map(int, OwnValues)
+_OWN_VALUES: Final = [OwnValues(number) for number in range(sum(OwnValues) + 1)]
+"""By their numbers: operations on members of an enumeration take longer than all else here."""
+
+
 class Values(NamedTuple):
     """The own values of a statement; those that it lacks are empty."""
 
@@ -61,29 +66,22 @@ class StatementTemplate(msgspec.Struct, frozen=True, array_like=True, gc=False, 
     form: UuidForm = UuidForm.KAFKA
 
     def filled(self, values: Values) -> Statement:
-        own, statement, body = self.own, self.statement, self.statement.body
+        own, statement, body = int(self.own), self.statement, self.statement.body
         if not own:
             return statement
         given: dict[str, Any] = {}
-        if OwnValues.MEMBER in own:
+        if own & _MEMBER:
             given[_member_field(body)] = written(values.member_id, self.form)
-        if OwnValues.GROUP in own:
+        if own & _GROUP:
             given[_group_field(body)] = values.group_id
-        if OwnValues.EPOCH in own:
+        if own & _EPOCH:
             given["member_epoch"] = values.epoch
         return msgspec.structs.replace(
             statement,
-            client_id=values.client_id if OwnValues.CLIENT in own else statement.client_id,
-            client_instance_id=values.instance_id
-            if OwnValues.INSTANCE in own
-            else statement.client_instance_id,
+            client_id=values.client_id if own & _CLIENT else statement.client_id,
+            client_instance_id=values.instance_id if own & _INSTANCE else statement.client_instance_id,
             body=msgspec.structs.replace(body, **given) if body is not None and given else body,
         )
-
-
-_CLIENT, _INSTANCE, _MEMBER, _GROUP, _EPOCH = map(int, OwnValues)
-_OWN_VALUES: Final = [OwnValues(number) for number in range(sum(OwnValues) + 1)]
-"""By their numbers: operations on members of an enumeration take longer than all else here."""
 
 
 def split(statement: Statement) -> tuple[StatementTemplate, Values]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expectations.conversation.observation import Statement
-from expectations.conversation.statement_template import OwnValues, StatementTemplate, Values, split
+from expectations.conversation.statement_template import StatementTemplate, Values, split
 
 FIELDS: Final = (
     "template",
@@ -129,15 +129,15 @@ class StatementColumns(Mapping[int, Statement]):
     def _make(self, number: int) -> Statement:
         column: list[int] = self.columns[:, number].tolist()
         template, client, group, *_, epoch = column
-        found = self.templates[template]
+        # A template takes the values that are its statements' own, and no others.
         own = Values(
             self.texts[client] if client != NO_TEXT else "",
-            self.columns[_INSTANCE, number].tobytes() if OwnValues.INSTANCE in found.own else b"",
-            self.columns[_MEMBER, number].tobytes() if OwnValues.MEMBER in found.own else b"",
+            self.columns[_INSTANCE, number].tobytes(),
+            self.columns[_MEMBER, number].tobytes(),
             self.texts[group] if group != NO_TEXT else "",
             epoch,
         )
-        return found.filled(own)
+        return self.templates[template].filled(own)
 
 
 def halves_of(identifier: bytes) -> tuple[int, int]:
