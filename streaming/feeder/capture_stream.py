@@ -42,10 +42,6 @@ _KEPT_PIECE: Final = 1 << 18
 POLL_MILLISECONDS = 50
 
 
-class CompressionError(ValueError):
-    """Compressed bytes that are damaged."""
-
-
 _FileMember: TypeAlias = "zlib._Decompress | zstandard.ZstdDecompressionObj"
 """The decompressor of one member of a file. A file may consist of several members."""
 _MEMBERS: dict[bytes, Callable[[], _FileMember]] = {
@@ -55,7 +51,7 @@ _MEMBERS: dict[bytes, Callable[[], _FileMember]] = {
 
 
 class Decompressed(io.RawIOBase):
-    """Decompresses a source while it is read. Reading raises CompressionError for damaged bytes."""
+    """Decompresses a source while it is read. It ends before damaged bytes; then `damage` tells of them."""
 
     def __init__(self, source: io.BufferedIOBase, start: bytes, member: Callable[[], _FileMember]) -> None:
         """`start` holds the bytes already read from `source`; `member` makes a decompressor."""
@@ -64,6 +60,7 @@ class Decompressed(io.RawIOBase):
         self._new_member = member
         self._member: _FileMember | None = None
         self._ready = memoryview(b"")
+        self.damage = ""
 
     def readable(self) -> bool:
         return True
@@ -83,15 +80,16 @@ class Decompressed(io.RawIOBase):
         return self._member is not None
 
     def _refill(self) -> bool:
-        """Decompress one piece. Returns False at the end of the source."""
-        piece = self._compressed or self._source.read1(_PIECE)
+        """Decompress one piece. Returns False at the end of the source, and where it is damaged."""
+        piece = b"" if self.damage else self._compressed or self._source.read1(_PIECE)
         if not piece:
             return False
         self._member = self._member or self._new_member()
         try:
             self._ready = memoryview(self._member.decompress(piece))
         except (zlib.error, zstandard.ZstdError) as error:
-            raise CompressionError(f"damaged compression: {error}") from error
+            self.damage = f"damaged compression: {error}"
+            return False
         self._compressed = self._member.unused_data
         if self._member.eof:
             self._member = None
@@ -110,7 +108,7 @@ class CaptureStream:
     """Reads the packets of a stream and adds its secrets of TLS to `key_log`.
 
     Iterating again continues after the last packet, so that an uncompressed file can be followed. Raises
-    UserError, which gives `name`, if the stream is no capture or is damaged.
+    UserError, which gives `name`, if the stream is no capture, and behind the last packet before any damage.
     """
 
     def __init__(self, stream: BinaryIO, name: str, key_log: KeyLog | None = None) -> None:
@@ -125,11 +123,13 @@ class CaptureStream:
     def __iter__(self) -> Iterator[Packet]:
         with self._naming_errors():
             yield from self._reader
+            self._check_compression()
 
     def batches(self, has_more: Callable[[], bool] | None = None) -> Iterator[PacketBatch]:
         """Yield the packets in batches, as `read_batches` does."""
         with self._naming_errors():
             yield from read_batches(self._reader, has_more=has_more)
+            self._check_compression()
 
     @property
     def truncated(self) -> bool:
@@ -142,12 +142,17 @@ class CaptureStream:
         """The byte offset, decompressed, after the last packet read."""
         return self._reader.position
 
+    def _check_compression(self) -> None:
+        if self._decompressed is not None and self._decompressed.damage:
+            raise PcapError(self._decompressed.damage)
+
     @contextmanager
     def _naming_errors(self) -> Iterator[None]:
         try:
             yield
-        except (PcapError, CompressionError) as error:
-            raise UserError(f"{self._name}: {error}") from error
+        except PcapError as error:
+            damage = self._decompressed.damage if self._decompressed is not None else ""
+            raise UserError(f"{self._name}: {damage or error}") from error
 
 
 @contextmanager

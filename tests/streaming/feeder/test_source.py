@@ -27,6 +27,7 @@ from streaming.feeder.source import follow, open_capture, run_of_file
 from streaming.user_error import UserError
 from tests.decoders.wire.conversation import exchanges
 from tests.decoders.wire.conversation import packets_of as packets_exchanged
+from tests.decoders.wire.test_pcap import Section
 from tests.streaming.captures import conforming, packets_of, write_capture
 
 COUNT = len(packets_of(conforming()))
@@ -337,6 +338,15 @@ def pcap() -> bytes:
     return stream.getvalue()
 
 
+def pcapng() -> bytes:
+    """The same packets, without the times."""
+    section = Section()
+    section.interface()
+    for packet in EXCHANGED:
+        section.enhanced(0, packet.data)
+    return section.data
+
+
 def read_into(path: Path, into: list[Packet]) -> None:
     with open_capture(path) as capture:
         into.extend(packet._replace(position=0) for packet in capture)
@@ -373,6 +383,23 @@ def test_damaged_compression_is_a_user_error(tmp_path: Path, compress: Compress)
     path.write_bytes(compressed)
     with pytest.raises(UserError, match=f"{path}: damaged compression"):
         read_into(path, [])
+
+
+@COMPRESSIONS
+@pytest.mark.parametrize("written", [pcap, pcapng])
+def test_packets_before_damaged_compression_are_read(
+    tmp_path: Path, compress: Compress, written: Callable[[], bytes]
+) -> None:
+    """A file of two members, of which the second is damaged where it begins."""
+    path, content, seen = tmp_path / "capture", written(), list[bytes]()
+    damaged = bytearray(compress(content[-1000:]))
+    damaged[4:12] = b"\xff" * 8
+    path.write_bytes(compress(content[:-1000]) + damaged)
+    with pytest.raises(UserError, match=f"{path}: damaged compression"), open_capture(path) as capture:
+        for batch in capture.batches():
+            seen += [batch.packet(number).data for number in range(batch.size)]
+    assert len(seen) >= 30
+    assert seen == [packet.data for packet in EXCHANGED[: len(seen)]]
 
 
 def test_a_file_of_a_folder_that_is_no_capture_hides_no_packet(tmp_path: Path) -> None:
