@@ -18,8 +18,7 @@ from decoders.memory import bounds_of
 from expectations.conversation.columnar.statement_columns import StatementColumns
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.statement_template import StatementTemplate
-from streaming.state.bucket import Narrowed, narrowed, widened
-from streaming.state.packing import compress, decompress
+from streaming.state.packing import Narrowed, compress, decompress, narrowed, widened
 
 NO_BLOCK: Final = "not-a-record"
 """The reason under which a record of the topic that is no block counts as undecodable."""

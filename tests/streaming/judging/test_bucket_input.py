@@ -23,7 +23,7 @@ from streaming.judging.bucket_input import (
     pack_input,
     unpack_input,
 )
-from streaming.state.bucket import narrowed, widened
+from streaming.state.packing import narrowed, widened
 from tests.exchange import Exchange
 from tests.streaming.judging.travelling import bucket_of, windows
 
