@@ -41,6 +41,11 @@ def free_ports(count: int) -> list[int]:
         return [_find(held) for _ in range(count)]
 
 
+def cannot_listen(port: int, error: OSError) -> UserError:
+    """Return the error of a server whose port was taken after it had been chosen."""
+    return UserError(f"cannot listen on port {port}: {error.strerror}; choose another port")
+
+
 def _find(held: contextlib.ExitStack) -> int:
     """Return a free port below the ephemeral range, or any free port if there is none.
 

@@ -18,10 +18,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from streaming.broker.ports import HOST
+from streaming.broker.ports import HOST, cannot_listen
 from streaming.record.rewriting import Address
 from streaming.settings.confidential import open_private
-from streaming.user_error import UserError
 
 _CHUNK: Final = 1 << 16
 _VALID: Final = datetime.timedelta(days=30)
@@ -47,7 +46,7 @@ class LoopbackServer:
         try:
             self._server = LoopbackTcpServer((HOST, port), ConnectionHandler)
         except OSError as error:
-            raise UserError(f"cannot listen on port {port}: {error.strerror}; choose another port") from error
+            raise cannot_listen(port, error) from error
         self._thread = threading.Thread(target=self._server.serve_forever, name=name, daemon=True)
 
     @property

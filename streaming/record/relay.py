@@ -32,10 +32,9 @@ from decoders.wire.closing import OTHER
 from decoders.wire.pcap import PcapWriter
 from decoders.wire.segment import LinkType, Packet, SocketAddress
 from decoders.wire.synthesis import RELAY_DELAY, SyntheticConnection
-from streaming.broker.ports import HOST
+from streaming.broker.ports import HOST, cannot_listen
 from streaming.record.rewriting import Address, Alter, RewritingPassage, unaltered
 from streaming.settings.address import address_text
-from streaming.user_error import UserError
 
 CHUNK = 64 * 1024
 """Maximum number of bytes to forward at once."""
@@ -234,7 +233,7 @@ class Relay:
         try:
             self._listener = socket.create_server((HOST, port))
         except OSError as error:
-            raise UserError(f"cannot listen on port {port}: {error.strerror}; choose another port") from error
+            raise cannot_listen(port, error) from error
         host, own_port = self._listener.getsockname()
         self.address: Address = (str(host), int(own_port))
         self._loop = asyncio.new_event_loop()
