@@ -142,17 +142,21 @@ class CaptureStream:
         """The byte offset, decompressed, after the last packet read."""
         return self._reader.position
 
+    @property
+    def _damage(self) -> str:
+        """What is wrong with the compression where it ends, empty if nothing is."""
+        return "" if self._decompressed is None else self._decompressed.damage
+
     def _check_compression(self) -> None:
-        if self._decompressed is not None and self._decompressed.damage:
-            raise PcapError(self._decompressed.damage)
+        if self._damage:
+            raise PcapError(self._damage)
 
     @contextmanager
     def _naming_errors(self) -> Iterator[None]:
         try:
             yield
         except PcapError as error:
-            damage = self._decompressed.damage if self._decompressed is not None else ""
-            raise UserError(f"{self._name}: {damage or error}") from error
+            raise UserError(f"{self._name}: {self._damage or error}") from error
 
 
 @contextmanager
