@@ -49,7 +49,7 @@ from expectations.conversation.bodies import (
     Principal,
     SoftwareClaim,
 )
-from expectations.conversation.members import Members
+from expectations.conversation.members import Members, member_name
 from expectations.conversation.negotiation import Advertised, Negotiation
 from expectations.conversation.observation import Observation, lacks_api
 from expectations.conversation.own_values import (
@@ -138,7 +138,7 @@ class Conversation(msgspec.Struct, array_like=True):
     version of the only request in flight, None if there were more, some may have been missed, or the
     connection had been silent for CLOSES_WITHIN.
 
-    Rules read the facts, and of the `progress` only what `is_certain` says.
+    Rules read the facts, and of the `progress` only what `is_certain` and `silence_of` say.
     """
 
     connection: bytes
@@ -355,6 +355,14 @@ class Conversation(msgspec.Struct, array_like=True):
     def heartbeats_seen(self) -> bool:
         """Whether no heartbeat was missed: nothing was, and all of them could be read, with the responses."""
         return self.unbroken and not self.members.hidden
+
+    def silence_of(self, group_id: str, member_id: str, request: Observation) -> int:
+        """Return how long before a request a member sent its latest heartbeat, in nanoseconds.
+
+        0 for a member that is not followed. Reads the progress.
+        """
+        member = self.progress.members.get(member_name(group_id, member_id))
+        return request.last_captured_at - member.until if member else 0
 
     def is_first(self, request: Observation) -> bool:
         """Whether this is the very first request seen."""

@@ -21,7 +21,6 @@ from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.observation import Observation
 from expectations.conversation.own_values import (
     CorrelationId,
-    Duration,
     Epoch,
     ErrorCode,
     MemberId,
@@ -62,19 +61,14 @@ class Member(msgspec.Struct, omit_defaults=True):
 class Members(msgspec.Struct, omit_defaults=True):
     """The members of one connection by `member_name`.
 
-    `hidden` means that a heartbeat, or the response to one, could not be read. `silences` holds for one
-    observation: if it is a heartbeat of one of several members, how long each other member of its group has
-    sent none, in nanoseconds.
+    `hidden` means that a heartbeat, or the response to one, could not be read.
     """
 
     known: dict[MemberName, Member] = {}
-    silences: dict[MemberName, Duration] = {}
     hidden: bool = False
 
     def process(self, observation: Observation, progress: Progress) -> MemberProgress | None:
         """Process one observation; returns the progress of the member whose heartbeat it is."""
-        if self.silences:
-            self.silences = {}
         if observation.kind in (Kind.GAP, Kind.INVALID_SIZE):
             self._forget_responses(progress)
         elif observation.api_key not in HEARTBEAT_APIS:
@@ -99,10 +93,6 @@ class Members(msgspec.Struct, omit_defaults=True):
         assigned = {member.assigned_id for member in members.values() if member.assigned_id}
         return {name.removeprefix(group) for name in members} | assigned
 
-    def silence_of(self, group_id: str, member_id: str) -> int:
-        """Return for how long a member sent no heartbeat while another one does, in nanoseconds."""
-        return self.silences.get(member_name(group_id, member_id), 0)
-
     def _process_request(
         self, request: Observation, heartbeat: Heartbeat, progress: Progress
     ) -> MemberProgress | None:
@@ -116,13 +106,6 @@ class Members(msgspec.Struct, omit_defaults=True):
         member.epoch, member.answered = heartbeat.member_epoch or JOINING, False
         if member.epoch == JOINING and member.joined_as is None:
             member.joined_as = request.correlation_id
-        if len(self.known) > 1:
-            group = member_name(group_id, "")
-            self.silences = {
-                other: request.last_captured_at - progress.members[other].until
-                for other in self.known
-                if other != name and other.startswith(group)
-            }
         return progress.members[name]
 
     def _add(self, name: str, request: Observation, progress: Progress) -> bool:

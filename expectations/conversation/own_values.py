@@ -38,8 +38,6 @@ Time = Annotated[int, Own.NUMBER]
 Epoch = Annotated[int, Own.NUMBER]
 """A member epoch. Those that join or leave a group stand for themselves."""
 Count = Annotated[int, Own.NUMBER]
-Duration = Annotated[int, Own.ANY_NUMBER]
-"""Nanoseconds."""
 CorrelationId = Annotated[int, Own.ANY_NUMBER]
 ClientId = Annotated[str, Own.TEXT]
 GroupId = Annotated[str, Own.TEXT]

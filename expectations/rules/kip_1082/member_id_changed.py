@@ -27,6 +27,10 @@ from expectations.rules.base.rule import (
 
 SILENT_INTERVALS = 2
 """A member that missed this many heartbeats has given way to the new ID."""
+GROUPS_LIMIT = 64
+"""Groups of one connection that are followed; with one more, the first is forgotten."""
+RIVALS_LIMIT = 64
+"""IDs that are remembered beside a member's own; heartbeats of others are undecided."""
 BESIDE = 8
 """Requests, at most, that a process sends between its join and the first one of its next connection."""
 
@@ -82,7 +86,8 @@ class MemberIdChanged(IdentityRule):
     when the connection closed without it. If the first ID is seen again, or the other one comes with another
     client ID in its header, the group is undecided on this connection from then on. Two members with one
     client ID that take turns, as static members may, look like one. What may have been hidden by lost bytes,
-    or by a heartbeat or response that could not be read, is undecided.
+    or by a heartbeat or response that could not be read, is undecided; so is what exceeds 64 groups on a
+    connection, or 64 IDs beside a member's own.
 
     On another connection a change is judged by the client instance ID: the same one joins the same group
     under a new member ID after the connection of the first one was lost. Without a common instance ID,
@@ -175,6 +180,7 @@ class MemberIdChanged(IdentityRule):
                 member.asked_from, member.asked_until = request.first_sequence, request.last_sequence
                 member.assigned_id = None
         elif member is None:
+            yield from _make_room(state, request)
             state.groups[group_id] = GroupMember(member_id, client_id=request.client_id)
         elif member.shared:
             yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
@@ -183,13 +189,20 @@ class MemberIdChanged(IdentityRule):
         elif _may_be_second(request, heartbeat, member, conversation):
             yield from _share(member, request.count)
         else:
-            yield from _judge_other(request, group_id, member_id, member, conversation.members)
+            yield from _judge_other(request, group_id, member_id, member, conversation)
 
 
 def _joins_without_id(request: Observation, heartbeat: Heartbeat) -> bool:
     """Whether the broker is to make the member ID, as version 0 lets it (KIP-848)."""
     is_old = (request.api_key, request.api_version) == (CONSUMER_GROUP_HEARTBEAT, 0)
     return is_old and heartbeat.member_epoch == JOINING
+
+
+def _make_room(state: GroupMembers, request: Observation) -> Judgements:
+    """Forget the first group if there are too many. The one that comes may have been forgotten before."""
+    if len(state.groups) >= GROUPS_LIMIT:
+        yield from _drop_rivals(state.groups.pop(next(iter(state.groups))), Reason.FORGOTTEN)
+        yield undecided(Reason.FORGOTTEN, request.count)
 
 
 def _judge_own(member: GroupMember, count: int) -> Judgements:
@@ -201,9 +214,9 @@ def _judge_own(member: GroupMember, count: int) -> Judgements:
 
 
 def _judge_other(
-    request: Observation, group_id: str, member_id: str, member: GroupMember, members: Members
+    request: Observation, group_id: str, member_id: str, member: GroupMember, conversation: Conversation
 ) -> Judgements:
-    facts = members.of(group_id, member.member_id)
+    facts = conversation.members.of(group_id, member.member_id)
     if member_id == facts.assigned_id:
         yield from _drop_rivals(member)
         member.member_id = member_id
@@ -214,11 +227,15 @@ def _judge_other(
         yield _violates(group_id, member, member_id, request, "across leave and rejoin")
         member.member_id = member_id
     else:
-        is_known = member.rivals.setdefault(member_id, request) is not request
-        member.pending += request.count if is_known else 0
-        silence = members.silence_of(group_id, member.member_id)
+        if member_id in member.rivals:
+            member.pending += request.count
+        elif len(member.rivals) < RIVALS_LIMIT:
+            member.rivals[member_id] = request
+        else:
+            yield undecided(Reason.FORGOTTEN, request.count)
+        silence = conversation.silence_of(group_id, member.member_id, request)
         if silence >= SILENT_INTERVALS * facts.heartbeat_interval * 1_000_000:
-            yield from _replace(group_id, member, members)
+            yield from _replace(group_id, member, conversation.members)
 
 
 def _may_be_second(
