@@ -30,7 +30,7 @@ from expectations.judging.finding import Finding, finding_of
 from expectations.judging.outcome import Outcome
 from expectations.judging.terms import ClientNames, Terms
 from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict, gravity
-from expectations.rules.catalogue import NO_STATE, RULE_STATES, kept_name, state_of
+from expectations.rules.catalogue import RULE_STATES, state_reader
 
 OVERLAID = "KIP-1313"
 """The KIP whose request header has two layouts."""
@@ -63,11 +63,11 @@ def open_connection(key: ConnectionKey) -> ConnectionState:
 
 
 class RuleCall(NamedTuple):
-    """How a rule is asked: its method, the name of its state (None if it keeps none), and its check."""
+    """How a rule is asked: its method, what reads its state, and its check."""
 
     rule: Rule
     method: Callable[[Observation, Conversation, Any], Judgements]
-    state_name: str | None
+    state_in: Callable[[RULE_STATES], Any]  # type: ignore[valid-type]
     conforming: tuple[str, str]
 
 
@@ -111,7 +111,7 @@ class Dispatcher:
         ]
         passed = [rule for rule in concerned if is_clean and rule.passes_clean]
         calls = [
-            RuleCall(rule, getattr(rule, METHODS[kind]), kept_name(rule), _conforming(rule))
+            RuleCall(rule, getattr(rule, METHODS[kind]), state_reader(rule), _conforming(rule))
             for rule in concerned
             if rule not in passed
         ]
@@ -129,7 +129,8 @@ class Judge:
         self._api_names = api_names
         self.terms = terms or Terms()
         self._rules = [rule for rule in self.terms.rules if rule.kinds]
-        self._closing = [rule for rule in self._rules if type(rule).close is not Rule.close]
+        closing = (rule for rule in self._rules if type(rule).close is not Rule.close)
+        self._closing = [(rule, rule.close, state_reader(rule)) for rule in closing]
         self._dispatcher = Dispatcher(self._rules)
 
     def judge(self, state: ConnectionState, window: Window) -> Outcome:
@@ -172,8 +173,8 @@ class Judge:
         outcome.count_checks(dispatch.passed, observation.count)
         self._ask(dispatch.calls, state, observation, outcome)
         if observation.kind is Kind.CLOSED:
-            for rule in self._closing:
-                for judgement in rule.close(conversation, state_of(state.rules, rule)):
+            for rule, close, state_in in self._closing:
+                for judgement in close(conversation, state_in(state.rules)):
                     self._add(state, rule, judgement, observation, outcome)
 
     def _ask(
@@ -181,9 +182,8 @@ class Judge:
     ) -> None:
         """Ask rules. Most have nothing to say, so the calls themselves must cost little."""
         conversation, states, checks = state.conversation, state.rules, outcome.checks
-        for rule, judge, state_name, conforming in calls:
-            kept = NO_STATE if state_name is None else getattr(states, state_name)
-            for judgement in judge(observation, conversation, kept):
+        for rule, judge, state_in, conforming in calls:
+            for judgement in judge(observation, conversation, state_in(states)):
                 if judgement.verdict is _CONFORMS:
                     checks[conforming] = checks.get(conforming, 0) + judgement.count
                 else:

@@ -8,8 +8,9 @@ each rule that remembers something.
 from __future__ import annotations
 
 import importlib
+import operator
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -52,7 +53,6 @@ READINGS: Mapping[str, tuple[Spec, ...]] = {
     "kip1242": (Spec.SHIPPED, Spec.TEXT),
 }
 """The readings of each KIP, by the family of its rules; the first one is the default."""
-NO_STATE = NoState()
 
 
 def rule_named(rule_id: str) -> Rule:
@@ -60,15 +60,12 @@ def rule_named(rule_id: str) -> Rule:
     return {rule.id: rule for rule in RULES}[rule_id]
 
 
-def kept_name(rule: Rule) -> str | None:
-    """Return the name of the field of a rule's state, None if it keeps none."""
-    return None if rule.State is NoState else rule.state_name
-
-
-def state_of(states: Any, rule: Rule) -> Any:
-    """Return one rule's state from the states of a connection."""
-    name = kept_name(rule)
-    return NO_STATE if name is None else getattr(states, name)
+def state_reader(rule: Rule) -> Callable[[Any], Any]:
+    """Return what reads a rule's state from the states of a connection."""
+    if rule.State is NoState:
+        nothing = NoState()
+        return lambda _states: nothing
+    return operator.attrgetter(rule.state_name)
 
 
 _NEW_STATES: Final = msgspec.structs.astuple(RULE_STATES())

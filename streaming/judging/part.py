@@ -77,9 +77,10 @@ class Part:
             self.values("last_captured_at") // MINUTE,
             self.templates,
         )
-        speakers = list(numbers)
+        speakers, counts = list(numbers), self.values("count")
         for (is_new, server, speaker, minute, template), places in groups(*keys):
-            frames = int(self.values("count")[places].sum())
+            # Where texts are invented, most groups are of one occurrence, and summing is dear.
+            frames = int(counts[places].sum() if len(places) > 1 else counts[places[0]])
             said_by, at = speakers[speaker], self.columns.servers[server][:2]
             yield Said(self, places, self.statements[template], *at, *said_by, minute, frames, bool(is_new))
 

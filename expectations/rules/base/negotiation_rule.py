@@ -29,15 +29,15 @@ class WaitingClaimRule(Rule):
 
     def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge the claim that is given up because too many wait."""
-        yield from self._judge_given_up(conversation)
+        return self._judge_given_up(conversation)
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge the claims whose responses may be among the lost bytes."""
-        yield from self._judge_given_up(conversation)
+        return self._judge_given_up(conversation)
 
     def close(self, conversation: Conversation, state: NoState) -> Judgements:
         """Judge the claims that got no response."""
-        yield from self._judge_given_up(conversation)
+        return self._judge_given_up(conversation)
 
     @abstractmethod
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
@@ -76,7 +76,7 @@ class ClaimRule(WaitingClaimRule):
 
     def judge_without_response(self, asked: Asked, conversation: Conversation) -> Judgements:
         """Judge a claim in a version that was advertised; the broker may not have understood others."""
-        yield from self._judge(asked, why_unanswered(conversation))
+        return self._judge(asked, why_unanswered(conversation))
 
     @abstractmethod
     def judge_claim(self, asked: Asked) -> Judgement:
@@ -102,8 +102,9 @@ class NegotiationResponseRule(Rule):
 
     def on_response(self, response: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each response that is matched to its request."""
-        if response.api_key == API_VERSIONS and response.is_matched:
-            yield from self.judge_response(response, conversation.negotiation.answered, conversation)
+        if response.api_key != API_VERSIONS or not response.is_matched:
+            return ()
+        return self.judge_response(response, conversation.negotiation.answered, conversation)
 
     @abstractmethod
     def judge_response(
@@ -217,7 +218,7 @@ class RefusedConnectionRule(Rule):
     def on_loss(self, loss: Observation, conversation: Conversation, state: RefusedState) -> Judgements:
         """Remember that requests after the refusal may have been lost."""
         state.lost = state.lost or self.error in conversation.negotiation.errors
-        yield from ()
+        return ()
 
     def close(self, conversation: Conversation, state: RefusedState) -> Judgements:
         """Judge a client that sent nothing more: it conforms if the rest of the connection was seen."""

@@ -67,10 +67,11 @@ class Awaited(msgspec.Struct, omit_defaults=True):
             self.requests[request.first_sequence] = Observation(request.statement, left)
         return request
 
-    def give_up(self, reason: Reason) -> Judgements:
+    def give_up(self, conversation: Conversation) -> Judgements:
         """Drop all requests that wait: their responses will not be recognised. They are undecided."""
         if self.requests:
-            yield undecided(reason, sum(request.count for request in self.requests.values()))
+            count = sum(request.count for request in self.requests.values())
+            yield undecided(why_unanswered(conversation), count)
             self.requests.clear()
 
 
@@ -84,22 +85,20 @@ class ResponseRule(Rule):
 
     def on_request(self, request: Observation, conversation: Conversation, state: Awaited) -> Judgements:
         """Let a request wait for its response."""
-        if self.awaits(request, conversation):
-            yield from state.add(request)
+        return state.add(request) if self.awaits(request, conversation) else ()
 
     def on_response(self, response: Observation, conversation: Conversation, state: Awaited) -> Judgements:
         """Judge the request that a response belongs to, if it waits."""
         request = state.take(response) if response.is_matched else None
-        if request is not None:
-            yield from self.judge_response(request, response, conversation)
+        return () if request is None else self.judge_response(request, response, conversation)
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: Awaited) -> Judgements:
         """Give up: the responses may be among the lost bytes."""
-        yield from state.give_up(why_unanswered(conversation))
+        return state.give_up(conversation)
 
     def close(self, conversation: Conversation, state: Awaited) -> Judgements:
         """Give up: no more responses will come."""
-        yield from state.give_up(why_unanswered(conversation))
+        return state.give_up(conversation)
 
     @abstractmethod
     def awaits(self, request: Observation, conversation: Conversation) -> bool:
@@ -223,15 +222,15 @@ class AfterResponseRule(Rule):
         self, response: Observation, conversation: Conversation, state: SuspectedOffences
     ) -> Judgements:
         """Judge the offence that a response answers, if it is held."""
-        yield from state.judge_response(response)
+        return state.judge_response(response)
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: SuspectedOffences) -> Judgements:
         """Give up the offences that are held: their responses may be among the lost bytes."""
-        yield from state.give_up()
+        return state.give_up()
 
     def close(self, conversation: Conversation, state: SuspectedOffences) -> Judgements:
         """Judge the offences that are held by whether the broker closed upon them."""
-        yield from state.judge_closing(conversation)
+        return state.judge_closing(conversation)
 
     @abstractmethod
     def judge_request(self, request: Observation, conversation: Conversation) -> Judgement | None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import enum
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
@@ -133,8 +133,8 @@ class Judgement:
         return self.reason or self.verdict
 
 
-Judgements = Iterator[Judgement]
-"""What a method of a rule yields."""
+Judgements = Iterable[Judgement]
+"""What a method of a rule yields, or returns."""
 
 
 class NoState(msgspec.Struct):
@@ -212,27 +212,27 @@ class Rule(ABC):
 
     def on_opening(self, opening: Observation, conversation: Conversation, state: Any) -> Judgements:
         """Judge the beginning of the connection, or of what was seen of it."""
-        yield from ()
+        return ()
 
     def on_request(self, request: Observation, conversation: Conversation, state: Any) -> Judgements:
         """Judge `request.count` equal requests."""
-        yield from ()
+        return ()
 
     def on_response(self, response: Observation, conversation: Conversation, state: Any) -> Judgements:
         """Judge `response.count` equal responses."""
-        yield from ()
+        return ()
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: Any) -> Judgements:
         """Judge what is pending when frames are lost: a gap, or a length that no frame has."""
-        yield from ()
+        return ()
 
     def on_foreign(self, opening: Observation, conversation: Conversation, state: Any) -> Judgements:
         """Judge a connection that does not begin with a request."""
-        yield from ()
+        return ()
 
     def close(self, conversation: Conversation, state: Any) -> Judgements:
         """Judge what is still pending when the connection closes."""
-        yield from ()
+        return ()
 
 
 class IdentityRule(Rule):

@@ -49,12 +49,12 @@ class MemberIdRule(Rule):
     def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge each member ID that is given."""
         if request.api_key not in HEARTBEAT_APIS:
-            return iter(())
+            return ()
         heartbeat = request.body
         if not isinstance(heartbeat, Heartbeat):
             return iter((undecided(why_unread(request), request.count),))
         if heartbeat.member_id is None or not heartbeat.has_member_id:
-            return iter(())
+            return ()
         return self.judge_member_id(heartbeat.member_id, request, conversation)
 
     @abstractmethod

@@ -11,7 +11,7 @@ from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import NOT_LISTED, Claim, IdentityKind
 from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
-from expectations.rules.base.reason import why_maybe_supported, why_unanswered, why_unread
+from expectations.rules.base.reason import why_maybe_supported, why_unread
 from expectations.rules.base.response_rule import Awaited, ResponseRule
 from expectations.rules.base.rule import (
     IdentityRule,
@@ -100,7 +100,7 @@ class HeaderV3BeforeNegotiation(ResponseRule, IdentityRule):
                 if has_advertised or request.is_clean:
                     del state.requests[sequence]
                 break
-        yield from state.give_up(why_unanswered(conversation))
+        yield from state.give_up(conversation)
 
     def concerns(self, claim: Claim) -> bool:
         """Whether the broker closed upon ApiVersions on header v3 before it advertised any versions."""

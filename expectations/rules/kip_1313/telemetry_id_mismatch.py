@@ -104,7 +104,7 @@ class TelemetryIdMismatch(Rule):
     ) -> Judgements:
         """Note the ID that the broker assigns, and forget those that a response replaces, or may replace."""
         if response.api_key != GET_TELEMETRY_SUBSCRIPTIONS:
-            return iter(())
+            return ()
         told = response.body.instance_id if isinstance(response.body, TelemetryIdentity) else None
         if response.is_matched and response.paired_sequence in state.asking:
             state.asking.remove(response.paired_sequence)
@@ -114,12 +114,12 @@ class TelemetryIdMismatch(Rule):
                 state.assigned = [*state.assigned, told][-ASSIGNED_LIMIT:]
         if told not in (ZERO_UUID, state.given):
             state.given = ""
-        return iter(())
+        return ()
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: TelemetryState) -> Judgements:
         """Forget the ID and the requests for one: the broker may have named another."""
         state.given, state.asking = "", []
-        yield from ()
+        return ()
 
 
 def _judge_zero(request: Observation, conversation: Conversation) -> Judgement:

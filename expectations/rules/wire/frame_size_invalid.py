@@ -73,7 +73,7 @@ class FrameSizeInvalid(Rule):
     def on_opening(self, opening: Observation, conversation: Conversation, state: SizeState) -> Judgements:
         """Remember whether the first length may be read at a wrong place."""
         state.broken = opening.mid_stream
-        yield from ()
+        return ()
 
     def on_request(self, request: Observation, conversation: Conversation, state: SizeState) -> Judgements:
         """Judge each request: it has a length, and the broker goes on."""

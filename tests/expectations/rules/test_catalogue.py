@@ -17,7 +17,7 @@ from expectations.rules.catalogue import (
     read_choices,
     rule_named,
     rules_read_as,
-    state_of,
+    state_reader,
 )
 from expectations.rules.packs import faults
 from tests.exchange import ID_A, Exchange
@@ -71,9 +71,10 @@ def test_what_an_offence_may_also_break_is_told_on_its_page() -> None:
 def test_every_rule_has_its_own_state_on_every_connection() -> None:
     one, other = RULE_STATES(), RULE_STATES()
     for rule in RULES:
-        assert type(state_of(one, rule)) is rule.State
+        state_in = state_reader(rule)
+        assert type(state_in(one)) is rule.State
         if rule.State.__struct_fields__:
-            assert state_of(one, rule) is not state_of(other, rule)
+            assert state_in(one) is not state_in(other)
 
 
 def test_a_rule_that_remembers_nothing_is_not_stored() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from expectations.conversation.observation import Observation
-from expectations.rules.base.reason import Reason
+from expectations.conversation.observation import ConnectionKey, Observation
+from expectations.judging.judge import open_connection
 from expectations.rules.base.response_rule import AWAITED_LIMIT, Awaited
 from expectations.rules.base.rule import Judgement, Verdict
 from tests.exchange import ID_A, ID_B, Exchange
 
+CONVERSATION = open_connection(ConnectionKey(b"", "", "", "", 0)).conversation
 RULE = "kip1313/instance-id-accepted-wrongly"
 
 
@@ -39,7 +40,7 @@ def test_the_oldest_is_given_up_when_too_many_wait() -> None:
     ]
     assert total(given_up) == 3
     assert next(iter(awaited.requests)) == 13
-    assert total([*awaited.give_up(Reason.LOST_BYTES)]) == AWAITED_LIMIT
+    assert total([*awaited.give_up(CONVERSATION)]) == AWAITED_LIMIT
     assert awaited == Awaited()
 
 
@@ -48,7 +49,7 @@ def test_folded_requests_wait_until_all_have_responses() -> None:
     assert [*awaited.add(request)] == []
     response = changed(request, paired_sequence=10, count=3)
     assert awaited.take(response) == request
-    assert total([*awaited.give_up(Reason.LOST_BYTES)]) == 2
+    assert total([*awaited.give_up(CONVERSATION)]) == 2
 
 
 def test_a_request_that_expects_no_response_does_not_wait() -> None:
