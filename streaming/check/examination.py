@@ -79,7 +79,8 @@ class Examination(msgspec.Struct):
     `ledger` counts the captured bytes by fate, `packets` the packets with a TCP segment and, by reason, those
     skipped, `contradictions` segments by what they contradict. `opaque` counts connections that are not
     Kafka. `companions` maps the ID of a finding to the connections, in hex, that it is about, the nearest
-    first. `parties` has who connected, and how often. `unread` says why files of a folder were left out.
+    first. `parties` has who connected, and how often. `unread` says why files of a folder were
+    left out, and what damage ended a file early.
     """
 
     findings: list[Finding]
@@ -244,9 +245,9 @@ def examine(
 
     Without `ports` the side that accepted the connection is the broker. A length above `max_frame` bytes is
     not a frame's. TLS is decrypted with the secrets of `key_logs` and of the capture itself. A file that ends
-    inside a packet is judged up to there. Findings have the names under which clients log in if it
-    `keeps_principals`. The results go to the `archive`, too. Raises UserError if a file cannot be read, or
-    the archive not be written.
+    inside a packet, or is damaged, is judged up to there. Findings have the names under which clients log in
+    if it `keeps_principals`. The results go to the `archive`, too. Raises UserError if a file cannot be read,
+    or the archive not be written.
     """
     key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()

@@ -21,6 +21,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import Packet
 from streaming.feeder.capture_stream import COMPRESSED, open_file
 from streaming.feeder.source import CaptureFolder, run_of_file
+from streaming.user_error import UserError
 
 FILE_SHIFT = 44
 """A position holds the number of the file above these bits, and the byte offset in that file below."""
@@ -43,7 +44,8 @@ class Recording:
         """
         folders = {path: CaptureFolder(path) for path in paths if path.is_dir()}
         self.unread = [problem for folder in folders.values() for problem in folder.unread]
-        """Why each file of a folder that is left out is no capture, or cannot be read."""
+        """Why each file of a folder that is left out is no capture, or cannot be read, and then what damage
+        ended a file early."""
         named = [file for path in paths for file in (folders[path].files if path in folders else [path])]
         files = list({file.resolve(): file for file in named}.values())
         self.files = files if len(files) == 1 else sorted(files, key=_began_at)
@@ -59,12 +61,15 @@ class Recording:
     def batches(self) -> Iterator[PacketBatch]:
         """Yield the packets in batches; each is valid until the next but one is read.
 
-        Raises UserError if a file is damaged.
+        Of a file that is damaged these are the packets before the damage.
         """
         for number, path in enumerate(self.files):
             with open_file(path, self._key_log) as file:
-                for batch in file.batches():
-                    yield batch._replace(positions=batch.positions | number << FILE_SHIFT)
+                try:
+                    for batch in file.batches():
+                        yield batch._replace(positions=batch.positions | number << FILE_SHIFT)
+                except UserError as damage:
+                    self.unread.append(str(damage))
                 if file.truncated:
                     self.truncated.add(path)
 

@@ -6,7 +6,8 @@ As text the most important comes last: files, clients, findings, coverage, and t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -25,6 +26,7 @@ from expectations.report.terminal import (
     verdict_line,
 )
 from streaming.check.examination import Examination, FileRead
+from streaming.feeder.capture_stream import shown
 from streaming.settings.decisions import Decisions, SuppressionUse
 
 
@@ -35,7 +37,8 @@ class Summary(msgspec.Struct, frozen=True):
     `suppressions` holds how often each matched, `disabled` the rules without `coverage`. `ledger` holds bytes
     by fate, `packets` packets by kind, `contradictions` segments by what they contradict (`Contradiction`),
     `undecodable` frames by reason, `opaque` the number of connections that are not Kafka. `truncated` says
-    that a file ends inside a packet, `unread` why files of a folder were left out.
+    that a file ends inside a packet, `unread` why files of a folder were left out, and what damage ended
+    a file early.
     """
 
     findings: list[Finding]
@@ -82,6 +85,15 @@ def summary_of(examination: Examination, decisions: Decisions) -> Summary:
         contradictions=examination.contradictions,
         unread=examination.unread,
     )
+
+
+def incomplete(files: Sequence[FileRead], unread: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each file that was not read to its end."""
+    for problem in unread:
+        yield f"{problem}; all that could be read was judged"
+    for each in files:
+        if each.truncated:
+            yield f"{shown(Path(each.file))} ends inside a packet; all complete packets were read"
 
 
 def show_summary(summary: Summary, console: Console, *, every_rule: bool) -> None:

@@ -18,7 +18,7 @@ from expectations.rules.base.rule import Level, gravity
 from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.recording import showing_progress
-from streaming.check.summary import Summary, show_summary, show_verdict, summary_of
+from streaming.check.summary import Summary, incomplete, show_summary, show_verdict, summary_of
 from streaming.feeder.capture_stream import shown
 from streaming.feeder.key_log_files import exposed_key_logs
 from streaming.process import forbid_core_dumps
@@ -220,17 +220,16 @@ def _write_evidence(folder: Path, checked: Checked) -> None:
 
 def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
     """Yield the reasons why the check is incomplete. In a folder, some files may hold no frames."""
-    for problem in summary.unread:
-        yield f"{problem}; all other files were judged"
+    lines = list(incomplete(summary.files, summary.unread))
+    yield from lines
     # A file may be named twice, by different paths.
     full = {Path(each.file).resolve() for each in summary.files if each.frames}
     empty = {path for path in named if path.resolve() not in full and not (full and path.is_dir())}
     has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):
+        if any(line.startswith(shown(path)) for line in lines):
+            continue
         if has_packets:
             yield f"{shown(path)}: it holds no Kafka frame; check the file and --ports"
         else:
             yield f"{shown(path)} is empty: it holds no packet"
-    for each in summary.files:
-        if each.truncated and Path(each.file) not in empty:
-            yield f"{shown(Path(each.file))} ends inside a packet; all complete packets were read"

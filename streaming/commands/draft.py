@@ -26,6 +26,7 @@ from expectations.report.terminal import counted
 from expectations.report.versions import AdvertisingBroker
 from streaming.archive.archive_report import archive_among, archived_usage
 from streaming.check.examination import examine
+from streaming.check.summary import incomplete
 from streaming.commands.check import FAILED, PASSED, parse_ports
 from streaming.commands.schemas import difference_lines
 from streaming.user_error import UserError
@@ -82,6 +83,8 @@ def _traffic(
         usage = archived_usage(archive)
         return usage.clients, usage.brokers
     examination = examine(arguments.captures, drafted, parse_ports(arguments.ports))
+    for line in incomplete(examination.files, examination.unread):
+        print(f"kipwatch: {line}", file=sys.stderr)
     return examination.usage, examination.brokers
 
 

@@ -23,7 +23,7 @@ from expectations.report.upgrade import UpgradeReport, upgrade_report
 from expectations.report.versions import FeatureMap, VersionsView, versions_view
 from streaming.archive.archive_report import archive_among, archived_history, archived_usage, show_archive
 from streaming.archive.batch_files import missing_siblings, readable
-from streaming.check.summary import Summary, frame_counts
+from streaming.check.summary import Summary, frame_counts, incomplete
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
 from streaming.settings.configuration import configure
 from streaming.settings.release import RELEASE_HELP, load_schemas
@@ -91,12 +91,13 @@ def run(arguments: argparse.Namespace) -> int:
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
     _print(summary, versions, upgrade, arguments)
-    for problem in summary.unread:
-        print(f"kipwatch: {problem}; all other files were judged", file=sys.stderr)
+    lines = list(incomplete(summary.files, summary.unread))
+    for line in lines:
+        print(f"kipwatch: {line}", file=sys.stderr)
     if not summary.frames:
         print("kipwatch: the captures hold no Kafka frame; check the files and --ports", file=sys.stderr)
         return INCOMPLETE
-    if summary.unread:
+    if lines:
         return INCOMPLETE
     return FAILED if upgrade and upgrade.breaking else PASSED
 

@@ -67,6 +67,15 @@ def test_a_file_that_ends_inside_a_packet_is_named_once_it_was_read(tmp_path: Pa
     assert recording.truncated == {cut}
 
 
+def test_the_files_behind_a_damaged_one_are_read(tmp_path: Path) -> None:
+    damaged, behind = written(tmp_path, "a", 1), written(tmp_path, "b", 2, 3)
+    damaged.write_bytes(damaged.read_bytes() + b"\xff" * 40)
+    recording = Recording([damaged, behind])
+    assert read(recording) == "abb"
+    (told,) = recording.unread
+    assert told.startswith(f"{damaged}: damaged: the packet at byte")
+
+
 def test_what_is_no_capture_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no capture")
     with pytest.raises(UserError, match=r"notes\.txt: not a pcap file"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import subprocess
@@ -156,6 +157,18 @@ def test_a_file_that_is_damaged_in_the_middle(kipwatch: Kipwatch, captures: Path
     """The line names the byte; the header of the file is intact."""
     line = kipwatch(command, captures / "damaged.pcap").error_line
     assert "damaged.pcap: damaged: the packet at byte" in line
+
+
+def test_what_comes_before_damage_is_judged(kipwatch: Kipwatch, captures: Path) -> None:
+    """As in a file that is cut off, and in one whose damage comes before the first packet."""
+    files = captures / "violating.pcap", captures / "damaged.pcap"
+    sound, damaged = (json.loads(kipwatch("check", "--json", file).output) for file in files)
+    assert damaged["findings"] and damaged["coverage"] == sound["coverage"]
+    ran = kipwatch("report", captures / "damaged.pcap")
+    assert (ran.status, ran.errors.count("\n")) == (2, 1)
+    path = captures / "header.pcap"
+    path.write_bytes((captures / "empty.pcap").read_bytes() + b"\xff" * 40)
+    assert "damaged: the packet at byte 24" in kipwatch("check", path).error_line
 
 
 @pytest.mark.parametrize("command", ["check", "decode"])

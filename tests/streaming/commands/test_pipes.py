@@ -139,7 +139,7 @@ def test_a_file_of_a_folder_that_is_no_capture_hides_no_finding(
     (tmp_path / "notes.txt").write_text("these captures are of Monday's test")
     ran = kipwatch("check", "--json", tmp_path)
     line = f"{tmp_path}/notes.txt: not a pcap file"
-    assert (ran.status, ran.errors) == (2, f"kipwatch: {line}; all other files were judged\n")
+    assert (ran.status, ran.errors) == (2, f"kipwatch: {line}; all that could be read was judged\n")
     assert judged(ran.output) == judged(alone.output) != []
     assert json.loads(ran.output)["unread"] == [line]
     report = kipwatch("report", tmp_path)
