@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import hypothesis
@@ -51,8 +50,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         gc.freeze()
 
 
-def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
-    """Mark tests that use the jar as jvm: fetching it needs Java."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that use the jar as jvm: fetching it needs Java. Begin with files that have slow tests."""
     for item in items:
         if "kafka_clients_jar" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.jvm)
+    # A worker that began a slow file last would leave the others idle.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)

@@ -22,21 +22,10 @@ def share_of(most: float) -> float:
     return most * _SHARE
 
 
-def spread(items: Sequence[Item], begin: int = 0) -> Sequence[Item]:
-    """Return the share of items that KIPWATCH_EXAMPLES asks for, evenly spread.
-
-    Tests that begin at different items get others.
-    """
-    return _every(round(1 / _SHARE), items, begin)
-
-
 def sampled(items: Sequence[Item], begin: int = 0) -> Sequence[Item]:
     """Return a share of items, evenly spread: that of KIPWATCH_EXAMPLES squared, so a sixteenth of a quarter.
 
-    It is for what another test does with all items. Tests that begin at different items sample others.
+    Tests that begin at different items sample others.
     """
-    return _every(round(_SHARE**-2), items, begin)
-
-
-def _every(step: int, items: Sequence[Item], begin: int) -> Sequence[Item]:
+    step = round(_SHARE**-2)
     return items[begin % step :: step]

@@ -30,7 +30,7 @@ from tests.e2e.restarting_broker import RestartingBroker
 from tests.exchange import Exchange
 from tests.streaming.captures import conforming, packets_of, violating, write_packets
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.e2e]
 
 CONNECTIONS = 600
 KILLS = int(os.environ.get("KIPWATCH_KILLS", "200"))

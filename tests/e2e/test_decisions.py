@@ -36,7 +36,7 @@ from tests.e2e.quick_ticks import QuickChild
 from tests.streaming.captures import violating, write_capture
 from tests.waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(600)]
 
 OFF, LOWERED, SUPPRESSED = (
     "kip1082/member-id-not-uuid",

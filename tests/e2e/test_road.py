@@ -51,7 +51,7 @@ from tests.repository.tree import anchors
 from tests.streaming.broker.request_log import LoggedRequest, read_request_log
 from tests.waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(1_500)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(1_500)]
 
 FIRST, *OTHERS = ["capture", "tls", "relay"] if can_capture() else ["relay"]
 WAYS = [FIRST, *(pytest.param(way, marks=pytest.mark.long) for way in OTHERS)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from expectations.rules.catalogue import RULES, rule_named
-from tests.examples import spread
+from tests.examples import sampled
 from tests.mutations.clean import KINDS
 from tests.mutations.mutator import MUTATORS, Mutator
 from tests.mutations.script import SCHEMAS, Script
@@ -65,7 +65,7 @@ def test_a_clean_conversation_breaks_no_rule(script: Script) -> None:
 def test_every_mutant_is_found_and_nothing_else(rule: str) -> None:
     """Of the conversations that differ in one version, `make test` breaks a share, each rule another."""
     allowed = implied_by(rule)
-    mutants = mutants_of(rule, [*KINDS, *spread(SWEEPS, RULE_IDS.index(rule))])
+    mutants = mutants_of(rule, [*KINDS, *sampled(SWEEPS, RULE_IDS.index(rule))])
     judged = [(mutant.name, found_in(mutant)) for mutant in mutants]
     assert judged, f"add a mutator to {mutators_of(rule)}; then run `make rule RULE={rule}`"
     missed = [name for name, found in judged if rule not in found]

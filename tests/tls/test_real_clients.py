@@ -33,7 +33,7 @@ from tests.tls.key_logging_broker import LISTENERS, PRINCIPAL, KeyLoggingBroker
 from tests.tls.told import told
 from tests.tls.tshark import assert_tshark_reads_the_same
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(400)]
 
 PROGRAMS = Path(__file__).parent / "programs"
 REQUESTS = (api_versions(1), metadata(2), api_versions(3))

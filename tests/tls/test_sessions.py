@@ -25,7 +25,7 @@ from tests.tls.key_logging_broker import KeyLoggingBroker
 from tests.tls.told import told
 from tests.tls.tshark import assert_tshark_reads_the_same
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(400)]
 
 REQUESTS = 600
 """On one connection. The broker responds to each with about half a kilobyte."""

@@ -41,13 +41,14 @@ _DECODER: Final = msgspec.msgpack.Decoder(ConnectionState)
 
 
 def said(statement: Statement, number: int) -> Iterator[Statement]:
-    """Yield a statement, and each variant of it in which a client says something new, by a number."""
+    """Yield a statement, and each variant of it in which somebody says something new, by a number."""
     text = f"new {number}"
     yield statement
-    yield replace(statement, client_id=text)
-    yield replace(statement, client_instance_id=number.to_bytes(16))
-    yield replace(statement, api_version=number)
-    yield replace(statement, api_key=number, body=None)
+    if statement.kind is Kind.REQUEST:
+        yield replace(statement, client_id=text)
+        yield replace(statement, client_instance_id=number.to_bytes(16))
+        yield replace(statement, api_version=number)
+        yield replace(statement, api_key=number, body=None)
     for names in BODIES:
         if set(names) <= set(getattr(statement.body, "__struct_fields__", ())):
             yield replace(statement, body=replace(statement.body, **dict.fromkeys(names, text)))  # type: ignore[type-var]

@@ -42,7 +42,7 @@ from tests.streaming.judging.travelling import in_batches, observed, travelled
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("transitions_are_learnt_at_once")]
 """All cases, and a share of all mutants, are judged twice in one test: minutes on a busy machine."""
 
-SAMPLED = 47
+SAMPLED = 97
 """Mutants of which one is judged in every run; `make long` judges all."""
 ALL_MUTANTS = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
