@@ -19,6 +19,7 @@ BENCHES = {
     "check": "captures to findings, compared with tshark printing Kafka's fields",
     "decode": "frames to columns, compared with kio, the scalar reader and an empty loop",
     "feed": "the whole feeder, compared with tracking alone, and the bytes it publishes",
+    "hostile": "clients that say something new in each frame, compared with clients that all say the same",
     "latency": "from the capture of a frame to the metrics page",
     "owners": "whose a client is, by a long file of owners, compared with judging what the client does",
     "pipeline": "the whole query, compared with one that only passes records to Python",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.bench import archiving, feed, owners, pipeline
+from streaming.bench import archiving, feed, hostile, owners, pipeline
 from streaming.bench.pipeline import Load
 
 FEW = Load("few", 20, 2_000, 1_000)
@@ -32,6 +32,15 @@ def test_feed() -> None:
     figures = measured["figures"]
     assert 0 < figures["stored_bytes_per_frame"] < figures["stored_bytes_per_record_of_one_frame"]
     assert figures["topic_bytes_per_frame"] > 0
+
+
+@pytest.mark.slow
+def test_hostile() -> None:
+    measured = hostile.measure(frames=200)
+    assert measured["ratios"].keys() == {f"{kind}_vs_ordinary" for kind in hostile.KINDS} - {
+        "ordinary_vs_ordinary"
+    }
+    assert min(measured["figures"].values()) > 0
 
 
 @pytest.mark.slow
