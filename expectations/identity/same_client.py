@@ -72,10 +72,13 @@ def may_be_translated(claim: Claim, other: Claim) -> bool:
 def may_be_relayed(claim: Claim, other: Claim) -> bool:
     """Whether two connections to different servers may be one, on both sides of a proxy that changes it.
 
-    The proxy may open its connection only when the first request comes.
+    The proxy may open its connection only when the first request comes, however late that is.
     """
-    is_apart = _comes_between(claim, other) or _comes_between(other, claim)
-    return not is_apart and (_begins_alike(claim, other) or _goes_on_alike(claim, other))
+    if _comes_between(claim, other) or _comes_between(other, claim):
+        return False
+    if _begins_alike(claim, other) or _goes_on_alike(claim, other):
+        return True
+    return _keeps_offset(claim, other, claim.since - other.since)
 
 
 def _shows_same(claim: Claim, other: Claim) -> bool:
@@ -93,20 +96,20 @@ def _begins_alike(claim: Claim, other: Claim) -> bool:
 
 
 def _goes_on_alike(claim: Claim, other: Claim) -> bool:
-    """Whether later frames show the identity at the offset of the openings, or at that of the first frames.
-
-    Until both have later frames, they may.
-    """
+    """Whether later frames keep the offset of the openings, or that of the first frames."""
     opened, shown = claim.opened_at - other.opened_at, claim.since - other.since
-    offsets = [offset for offset in (opened, shown) if abs(offset) <= MOST_OFFSET]
-    if not offsets or abs(opened - shown) > LONGEST_RESENDING:
-        return False
+    return abs(opened - shown) <= LONGEST_RESENDING and _keeps_offset(claim, other, opened, shown)
+
+
+def _keeps_offset(claim: Claim, other: Claim, *offsets: int) -> bool:
+    """Whether later frames show the identity at some offset. Until both have later frames, they may."""
+    possible = [offset for offset in offsets if abs(offset) <= MOST_OFFSET]
     mine, others = (
         [at for at in (each.before_until, each.until) if at > each.since] for each in (claim, other)
     )
     later = [at - other_at for at in mine for other_at in others]
-    is_alike = any(abs(each - offset) <= SAME_OFFSET for each in later for offset in offsets)
-    return is_alike or not later
+    is_alike = any(abs(each - offset) <= SAME_OFFSET for each in later for offset in possible)
+    return bool(possible) and (is_alike or not later)
 
 
 def _is_older(claim: Claim, other: Claim) -> bool:
