@@ -142,6 +142,6 @@ class RunningRecord:
 def _line(finding: dict[str, Any], begun: Begun) -> str:
     place = bisect.bisect(begun, (finding["captured_at"], "")) - 1
     test = begun[place][1] if place >= 0 else "before the first test"
-    reason = finding.get("suppressed")
-    level = f"suppressed ({reason})" if reason else finding["level"]
+    suppressed = finding.get("suppressed")
+    level = "suppressed (until {until}: {reason})".format(**suppressed) if suppressed else finding["level"]
     return f"{level} {finding['rule']}: {finding['message']} ({test})"

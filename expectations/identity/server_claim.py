@@ -19,7 +19,7 @@ from expectations.identity.claim import Claim, Identity, IdentityKind
 LONGEST_ADVERTISEMENT: Final = 512
 """APIs of an advertisement that is remembered. Kafka has a hundred."""
 MOST_VERSIONS: Final = 64
-"""Versions of ApiVersions whose treatment by a server is remembered. Kafka has seven."""
+"""Versions of ApiVersions whose treatment by a server is remembered. Kafka has six."""
 _OF_RANGES: Final = 1 << 62
 """The bit that numbers of advertisements have and those of answered versions lack."""
 _OF_SERVICE: Final = 1 << 61

@@ -131,7 +131,7 @@ def policies_by_week(
         sunday = date.fromisoformat(week) + timedelta(days=6)
         results = audit_archive(folder, Days(week, sunday.isoformat()), schemas, policies)
         if results is None:
-            raise UserError(f"the week of {week} is too large for policies: leave --policies out")
+            raise UserError(f"the week of {week} is too large for policies: leave out the setting policies")
         for result in results:
             for outcome in result.outcomes:
                 key = result.table, outcome.id

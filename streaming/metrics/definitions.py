@@ -262,9 +262,9 @@ PACKS_REFUSED = Metric(
 QUARANTINED = Metric(
     "kipwatch_quarantined_records_total",
     MetricType.COUNTER,
-    "Records of the frames topic that are not frames, by fate: written to the quarantine, left-out because "
-    "there were too many, or failed to be written. Undecodable frames counts all of them with the reason "
-    "not-a-record.",
+    "Records of the frames topic that are no blocks, by fate: written to the quarantine, left-out because "
+    "there were too many, or failed to be written. kipwatch_undecodable_frames_total counts all of them with "
+    "the reason not-a-record.",
     ("fate",),
 )
 EXPECTATION_SUCCESS = Metric(

@@ -71,6 +71,24 @@ EXIT_REASONS: Final = (
         "continues from this checkpoint",
     ),
     ExitReason(
+        "findings-not-written",
+        re.compile(r"FindingsNotWrittenError: ([^\n]+)"),
+        r"\1; the batch is judged again",
+        transient=True,
+    ),
+    ExitReason(
+        "archive-not-written",
+        re.compile(r"ArchiveNotWrittenError: ([^\n]+)"),
+        r"\1; the batch is judged again",
+        transient=True,
+    ),
+    ExitReason(
+        "disk-full",
+        re.compile("No space left on device"),
+        "the disk of the checkpoint, or of temporary files, is full: free space and run kipwatch again with "
+        "the same checkpoint; nothing is lost as long as the topic holds it",
+    ),
+    ExitReason(
         "checkpoint-shared",
         re.compile(r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|Multiple streaming jobs detected"),
         "another query uses the same checkpoint: stop one of them, or give each a checkpoint of its own",
@@ -94,18 +112,6 @@ EXIT_REASONS: Final = (
             r"|metadata.*(?:corrupt|malformed)|ZstdException|ZstdError|DecodeError|ValidationError"
         ),
         "the checkpoint cannot be read: put a copy of it back, or start with a new checkpoint folder",
-    ),
-    ExitReason(
-        "findings-not-written",
-        re.compile(r"FindingsNotWrittenError: ([^\n]+)"),
-        r"\1; the batch is judged again",
-        transient=True,
-    ),
-    ExitReason(
-        "archive-not-written",
-        re.compile(r"ArchiveNotWrittenError: ([^\n]+)"),
-        r"\1; the batch is judged again",
-        transient=True,
     ),
     ExitReason(
         "worker-not-started",

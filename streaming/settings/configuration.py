@@ -125,7 +125,7 @@ class Suppression(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class MetricsTls(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Files in PEM form. With `client_ca`, /metrics is for clients with a certificate of that authority.
+    """Files in PEM form. With `client_ca`, pages are for clients with a certificate of that authority.
 
     /healthz and /readyz ask for none, since the probes of service managers have none.
     """

@@ -64,7 +64,7 @@ what the probe does wrong on purpose is in it, too, as findings about the client
 
 TLS and login (PLAIN, SCRAM) come from the table `[kafka]` of `--config`, as those of
 [kipwatch's own clients](own-kafka.md): `security.protocol`, `ssl.*`, `sasl.*`, with passwords as `env:NAME`
-or `file:PATH`. They are shown to the address that you name.
+or `file:PATH`. The passwords are sent to the address that you name.
 """
 
 

@@ -32,8 +32,8 @@ RECORDS = 10
 PATIENCE = 30.0
 
 
-class Foretold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One step of one client: what kipwatch foretold of it at BEFORE, and what happened at AFTER.
+class Prediction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One step of one client: what kipwatch predicted of it at BEFORE, and what happened at AFTER.
 
     `refused` are the requests that the report names as removed, `breaks` is its verdict. `failed_before` and
     `failed_after` are the last lines that the program printed if its status was not 0.
@@ -51,7 +51,7 @@ class Foretold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether it worked before, and broke as foretold."""
+        """Whether it worked before, and broke as predicted."""
         return not self.failed_before and self.breaks == bool(self.failed_after)
 
 
@@ -82,29 +82,29 @@ def clients() -> tuple[Client, ...]:
     return msgspec.toml.decode((HERE / "clients.toml").read_bytes(), type=_Clients).client
 
 
-RESULTS = ResultsFile(HERE / "results.jsonl", Foretold, lambda each: (each.client, each.version, each.step))
+RESULTS = ResultsFile(HERE / "results.jsonl", Prediction, lambda each: (each.client, each.version, each.step))
 
 
-def prove(parts: Iterable[Part], folder: Path) -> list[Foretold]:
+def prove(parts: Iterable[Part], folder: Path) -> list[Prediction]:
     """Play parts at both releases. Captures are kept in a folder."""
     with ReleasedBroker(BEFORE) as broker:
         before = [(part, _before(part, broker, folder)) for part in parts]
     done = []
     with ReleasedBroker(AFTER) as broker:
-        for part, foretold in before:
+        for part, predicted in before:
             failed = play(_started(part, broker), folder / f"{part.name.replace(' ', '-')}.after")
-            done.append(msgspec.structs.replace(foretold, failed_after=failed))
+            done.append(msgspec.structs.replace(predicted, failed_after=failed))
             print(line(done[-1]), flush=True)
     return done
 
 
-def _before(part: Part, broker: ReleasedBroker, folder: Path) -> Foretold:
+def _before(part: Part, broker: ReleasedBroker, folder: Path) -> Prediction:
     capture = folder / f"{part.name.replace(' ', '-')}.pcap"
     command = _started(part, broker)
     with captured(broker.ports.watched, capture):
         failed = play(command, capture.with_suffix(".before"))
     clients = report(capture, broker.ports.watched)
-    return Foretold(
+    return Prediction(
         client=part.client,
         version=part.version,
         step=part.step,
@@ -150,17 +150,17 @@ def installed_parts(chosen: Iterable[Client]) -> Iterator[Part]:
             yield from (Part(client.name, version, step, command) for step in client.steps)
 
 
-def line(each: Foretold) -> str:
+def line(each: Prediction) -> str:
     """One line of what was seen."""
-    foretold = f"breaks by {', '.join(each.refused)}" if each.breaks else "goes on"
+    predicted = f"breaks by {', '.join(each.refused)}" if each.breaks else "goes on"
     happened = f"failed: {each.failed_after}" if each.failed_after else "worked"
     before = f"FAILED BEFORE: {each.failed_before}; " if each.failed_before else ""
     sign = "" if each.is_right else "WRONG "
-    return f"{sign}{each.client} {each.version} {each.step}: {before}{foretold}; {happened}"
+    return f"{sign}{each.client} {each.version} {each.step}: {before}{predicted}; {happened}"
 
 
 def main() -> int:
-    """Prove it. Returns 1 if anything was foretold wrongly."""
+    """Prove it. Returns 1 if anything was predicted wrongly."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", default=",".join(client.folder for client in clients()))
     parser.add_argument("--keep", type=Path, help="a folder for the captures")

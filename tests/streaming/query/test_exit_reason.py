@@ -27,7 +27,10 @@ SdkClientException: Unable to execute HTTP request: Connect to 127.0.0.1:18345 f
 Caused by: java.util.concurrent.TimeoutException: no
 """,
     "frames-lost": "org.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data",
-    "archive-not-written": "ArchiveNotWrittenError: cannot write the archive a: no space\n  at x",
+    "archive-not-written": "ArchiveNotWrittenError: cannot write a: No space left on device\n  at x",
+    "disk-full": """[STREAM_FAILED] Query [id = 3c21] terminated with exception: Job aborted.
+Caused by: org.rocksdb.RocksDBException: While appending to file: /c/000012.sst: No space left on device
+""",
     "findings-not-written": "FindingsNotWrittenError: findings were not written to f: no answer\n  at x",
     "worker-not-started": """org.apache.spark.SparkException: Job aborted: Task 1 in stage 9.0 failed 1 \
 times, most recent failure: org.apache.spark.SparkException: Python worker failed to connect back.
