@@ -107,14 +107,16 @@ def audit_archive(
 ) -> list[SuiteResult] | None:
     """Validate an archive by policies, by the suites of its tables if there are none.
 
-    Returns None if a table has more rows than are read into memory. Raises UserError if it cannot be read.
+    Returns None if a table that they concern has more rows than are read into memory. Raises UserError if it
+    cannot be read.
     """
     with readable(folder):
-        archive = opened(folder, schemas)
-        if max(archive.counts(days).values()) > MOST_ROWS:
+        archive, suites = opened(folder, schemas), policies or suites_at(time.time_ns(), schemas)
+        concerned, counts = {suite.table for suite in suites}, archive.counts(days)
+        if any(count > MOST_ROWS for name, count in counts.items() if name in concerned):
             return None
         try:
-            return _validated(archive, days, policies or suites_at(time.time_ns(), schemas))
+            return _validated(archive, days, suites)
         except SuiteError as error:
             raise UserError(str(error)) from error
 

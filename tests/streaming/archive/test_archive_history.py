@@ -19,6 +19,7 @@ from streaming.archive.archive_report import MOST_WEEKS, archived_history
 from streaming.check.examination import examine
 from streaming.commands.main import main
 from streaming.settings.owners import Owner, owners_of
+from streaming.user_error import UserError
 from tests.exchange import Exchange
 from tests.expectations.report.test_page import outline_of
 from tests.streaming.captures import write_capture
@@ -111,6 +112,20 @@ def test_policies_are_judged_by_week(archive: Path, tmp_path: Path) -> None:
     )
     assert [history.weeks[week].rows for week in MONDAYS] == [2, 4, 2], "a week ends on its Sunday"
     assert history.weeks[MONDAYS[2]].unmet == 2
+
+
+def test_only_what_policies_concern_may_be_too_large_for_them(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "team.json").write_text(json.dumps(POLICY))
+    auditing = importlib.import_module("streaming.audit.audit")
+    policies = auditing.policies_of(tmp_path / "team.json")
+    monkeypatch.setattr(auditing, "MOST_ROWS", 4)
+    assert auditing.audit_archive(archive, auditing.Days(), default_schemas()) is None
+    assert auditing.policies_by_week(archive, MONDAYS, default_schemas(), policies)
+    monkeypatch.setattr(auditing, "MOST_ROWS", 3)
+    with pytest.raises(UserError, match=f"the week of {MONDAYS[1]} is too large"):
+        auditing.policies_by_week(archive, MONDAYS, default_schemas(), policies)
 
 
 def test_the_page_shows_software_rules_and_policies_by_week(archive: Path) -> None:
