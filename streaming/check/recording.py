@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -76,9 +77,11 @@ class Recording:
 
 def _began_at(path: Path) -> int:
     """Return the capture time of a file's first packet; 0 for a file without packets, which is read first."""
-    with open_file(path) as file:
-        first = next(iter(file), None)
-    return first.captured_at if first else 0
+    # Damage is told when the file is read.
+    with open_file(path) as file, suppress(UserError):
+        for first in file:
+            return first.captured_at
+    return 0
 
 
 def _run(paths: Sequence[Path]) -> int:

@@ -227,7 +227,7 @@ def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
     empty = {path for path in named if path.resolve() not in full and not (full and path.is_dir())}
     has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):
-        if any(line.startswith(shown(path)) for line in lines):
+        if any(line.startswith((f"{shown(path)}:", f"{shown(path)} ends")) for line in lines):
             continue
         if has_packets:
             yield f"{shown(path)}: it holds no Kafka frame; check the file and --ports"

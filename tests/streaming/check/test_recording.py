@@ -68,12 +68,13 @@ def test_a_file_that_ends_inside_a_packet_is_named_once_it_was_read(tmp_path: Pa
 
 
 def test_the_files_behind_a_damaged_one_are_read(tmp_path: Path) -> None:
-    damaged, behind = written(tmp_path, "a", 1), written(tmp_path, "b", 2, 3)
-    damaged.write_bytes(damaged.read_bytes() + b"\xff" * 40)
-    recording = Recording([damaged, behind])
+    at_once, damaged, behind = (written(tmp_path, *what) for what in (("c",), ("a", 1), ("b", 2, 3)))
+    for path in (at_once, damaged):
+        path.write_bytes(path.read_bytes() + b"\xff" * 40)
+    recording = Recording([behind, damaged, at_once])
     assert read(recording) == "abb"
-    (told,) = recording.unread
-    assert told.startswith(f"{damaged}: damaged: the packet at byte")
+    for path, told in zip((at_once, damaged), recording.unread, strict=True):
+        assert told.startswith(f"{path}: damaged: the packet at byte")
 
 
 def test_what_is_no_capture_is_refused_by_name(tmp_path: Path) -> None:
