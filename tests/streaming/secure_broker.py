@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +61,8 @@ class SecureBroker(EmbeddedBroker):
         self._keys = folder / "keys.json"
         self.tokens = TokenServer(self.certificate, key, PASSWORD)
         self._keys.write_text(self.tokens.public_keys())
-        self.tls, self.mutual, self.sasl = (f"{HOST}:{port}" for port in free_ports(3))
+        self._taken = {*astuple(self.ports)}
+        self.tls, self.mutual, self.sasl = self._free_addresses(3)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
@@ -128,6 +130,12 @@ class SecureBroker(EmbeddedBroker):
             "sasl.username": user,
             "sasl.password": f"env:{PASSWORD_VARIABLE}",
         }
+
+    def _free_addresses(self, count: int) -> list[str]:
+        """Return addresses that no listener of the broker has, which listens on none of them yet."""
+        free = [port for port in free_ports(count + len(self._taken)) if port not in self._taken][:count]
+        self._taken.update(free)
+        return [f"{HOST}:{port}" for port in free]
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.internal, "log_level": 0})

@@ -8,7 +8,6 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.broker.jars import jars
-from streaming.broker.ports import HOST, free_ports
 from streaming.probe.client import TOPIC
 from tests.pins import pinned_by
 from tests.streaming.secure_broker import USER, SecureBroker, make_certificate
@@ -46,7 +45,7 @@ class KeyLoggingBroker(SecureBroker):
         ciphers = ("AES/GCM/NoPadding", "ChaCha20-Poly1305")
         limits = ", ".join(f"{cipher} KeyUpdate {key_limit}" for cipher in ciphers) if key_limit else ""
         self._limits.write_text(f"jdk.tls.keyLimits={limits}\n" if limits else "")
-        self.old = f"{HOST}:{free_ports(1)[0]}"
+        (self.old,) = self._free_addresses(1)
 
     @property
     def tls_ports(self) -> list[int]:
