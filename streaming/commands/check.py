@@ -220,14 +220,13 @@ def _write_evidence(folder: Path, checked: Checked) -> None:
 
 def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
     """Yield the reasons why the check is incomplete. In a folder, some files may hold no frames."""
-    lines = list(incomplete(summary.files, summary.unread))
-    yield from lines
     # A file may be named twice, by different paths.
     full = {Path(each.file).resolve() for each in summary.files if each.frames}
     empty = {path for path in named if path.resolve() not in full and not (full and path.is_dir())}
+    yield from incomplete([each for each in summary.files if Path(each.file) not in empty], summary.unread)
     has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):
-        if any(line.startswith((f"{shown(path)}:", f"{shown(path)} ends")) for line in lines):
+        if any(problem.startswith(f"{shown(path)}: ") for problem in summary.unread):
             continue
         if has_packets:
             yield f"{shown(path)}: it holds no Kafka frame; check the file and --ports"

@@ -171,6 +171,13 @@ def test_what_comes_before_damage_is_judged(kipwatch: Kipwatch, captures: Path) 
     assert "damaged: the packet at byte 24" in kipwatch("check", path).error_line
 
 
+def test_a_file_that_is_cut_off_and_holds_no_frame_at_the_ports_says_so(
+    kipwatch: Kipwatch, captures: Path
+) -> None:
+    line = kipwatch("check", "--ports", "1", captures / "truncated.pcap").error_line
+    assert line.endswith("it holds no Kafka frame; check the file and --ports")
+
+
 @pytest.mark.parametrize("command", ["check", "decode"])
 def test_a_folder_with_a_file_that_is_no_capture(kipwatch: Kipwatch, tmp_path: Path, command: str) -> None:
     """The line names the file, not only the folder."""
