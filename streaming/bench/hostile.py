@@ -8,7 +8,6 @@ order lead to ever other facts; then the judge judges. Epochs and client IDs are
 from __future__ import annotations
 
 import secrets
-import struct
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
@@ -17,7 +16,7 @@ from typing import Any, Final
 from decoders.codec.request import write_request
 from decoders.codec.response import write_response
 from decoders.frame.record import Direction
-from decoders.protocol import SASL_HANDSHAKE
+from decoders.retention import MILLISECOND
 from decoders.schema.registry import default_schemas
 from decoders.wire.columnar.frames import FrameBatch, joined
 from decoders.wire.columnar.packets import PacketBatch
@@ -29,7 +28,8 @@ from expectations.conversation.texts import identifier_text
 from expectations.judging.automaton import Automaton
 from expectations.judging.judge import Judge
 from streaming.bench import in_turns, report
-from streaming.bench.traffic import SOFTWARE_NAME
+from streaming.bench.synthetic_capture import prefixed
+from streaming.bench.traffic import FIRST_CAPTURED_AT, MEMBER_ID, RANGES, SOFTWARE_NAME
 from streaming.judging.bucket_input import by_bucket, pack_input, unpack_input
 from streaming.judging.step import BucketStep
 from streaming.state.bucket import pack_bucket, unpack_bucket
@@ -41,11 +41,8 @@ ROUNDS: Final = 5
 BUCKETS: Final = 16
 _PORT: Final = 9092
 _BROKER: Final = SocketAddress(bytes([10, 9, 0, 1]), _PORT)
-_BEGIN: Final = 1_790_000_000_000_000_000
-_MILLISECOND: Final = 1_000_000
 _OF_A_CONNECTION: Final = 10
 """Requests after the versions were negotiated."""
-_MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
 _APIS: Final = ("Metadata", "FindCoordinator", "ListGroups", "DescribeCluster")
 
 _Frame = tuple[Direction, bytes]
@@ -61,12 +58,11 @@ def measure(frames: int = FRAMES) -> dict[str, Any]:
         kind: min(seconds[kind]) / sum(len(batch.frames.starts) for batch in captured) * 1e6
         for kind, captured in batches.items()
     }
-    ordinary = costs.pop("ordinary")
-    figures = {"ordinary": ordinary, **costs}
+    hostile = {kind: cost / costs["ordinary"] for kind, cost in costs.items() if kind != "ordinary"}
     return report(
         "hostile",
-        {f"{kind}_microseconds": cost for kind, cost in figures.items()},
-        {f"{kind}_vs_ordinary": cost / ordinary for kind, cost in costs.items()},
+        {f"{kind}_microseconds": cost for kind, cost in costs.items()},
+        {f"{kind}_vs_ordinary": ratio for kind, ratio in hostile.items()},
     )
 
 
@@ -74,7 +70,7 @@ def _ordinary(number: int, seed: Random) -> Iterator[_Frame]:
     """A member that sends heartbeats."""
     yield from _negotiated("app", SOFTWARE_NAME)
     for correlation_id in range(2, 2 + _OF_A_CONNECTION):
-        yield from _heartbeat(correlation_id, "app", _MEMBER_ID, 5)
+        yield from _heartbeat(correlation_id, "app", MEMBER_ID, 5)
 
 
 def _new_names(number: int, seed: Random) -> Iterator[_Frame]:
@@ -93,7 +89,7 @@ def _new_members(number: int, seed: Random) -> Iterator[_Frame]:
 def _new_epochs(number: int, seed: Random) -> Iterator[_Frame]:
     yield from _negotiated("app", SOFTWARE_NAME)
     for correlation_id in range(2, 2 + _OF_A_CONNECTION):
-        yield from _heartbeat(correlation_id, "app", _MEMBER_ID, seed.getrandbits(30))
+        yield from _heartbeat(correlation_id, "app", MEMBER_ID, seed.getrandbits(30))
 
 
 def _new_client_ids(number: int, seed: Random) -> Iterator[_Frame]:
@@ -146,26 +142,21 @@ def _captured(said: _Speech, frames: int) -> Iterator[FrameBatch]:
 
 
 def _packets(number: int, sent: Iterator[_Frame]) -> Iterator[Packet]:
-    at = _BEGIN + number * _MILLISECOND
+    at = FIRST_CAPTURED_AT + number * MILLISECOND
     client = SocketAddress((0x0A0A_0000 + number).to_bytes(4), 40_000)
     connection = SyntheticConnection(client, _BROKER)
     yield from connection.opened(at)
     for direction, frame in sent:
-        at += _MILLISECOND
-        yield from connection.sent(at, direction, struct.pack(">i", len(frame)) + frame)
+        at += MILLISECOND
+        yield from connection.sent(at, direction, prefixed(frame))
     yield from connection.finished(at, Direction.TO_BROKER)
     yield from connection.finished(at, Direction.TO_CLIENT)
 
 
 def _negotiated(client_id: str, name: str) -> Iterator[_Frame]:
-    # KIP-1313 keeps SaslHandshake at version 1.
-    ranges = [
-        {"apiKey": key, "minVersion": 0, "maxVersion": 1 if key == SASL_HANDSHAKE else 20}
-        for key in range(93)
-    ]
     software = {"clientSoftwareName": name, "clientSoftwareVersion": "1.0"}
     yield _request("ApiVersions", 3, 1, client_id, software)
-    yield _response("ApiVersions", 3, 1, {"apiKeys": ranges})
+    yield _response("ApiVersions", 3, 1, {"apiKeys": RANGES})
 
 
 def _new_id(seed: Random) -> str:

@@ -74,12 +74,13 @@ def exchange(api: str, version: int, request: dict[str, Any], response: dict[str
     """Write the frames of a request and its response with these bodies."""
     schemas, correlation_id = default_schemas(), len(api) + version
     return (
-        _prefixed(write_request(schemas, api, version, correlation_id, "client", request)),
-        _prefixed(write_response(schemas, api, version, correlation_id, response)),
+        prefixed(write_request(schemas, api, version, correlation_id, "client", request)),
+        prefixed(write_response(schemas, api, version, correlation_id, response)),
     )
 
 
-def _prefixed(frame: bytes) -> bytes:
+def prefixed(frame: bytes) -> bytes:
+    """Put the length of a frame before it, as on the wire."""
     return struct.pack(">i", len(frame)) + frame
 
 

@@ -40,15 +40,21 @@ from streaming.user_error import UserError
 
 FRAMES_IN_ROUND: Final = 10
 SOFTWARE_NAME: Final = "apache-kafka-java"
-_FIRST_CAPTURED_AT: Final = 1_790_000_000_000_000_000
+FIRST_CAPTURED_AT: Final = 1_790_000_000_000_000_000
 _GAP: Final = 1_000_000
 """Nanoseconds between two frames of a connection."""
 _CLIENT_PORT: Final = 40_000
 _CLIENT_ID: Final = "orders-service-consumer-1"
-_MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
-_MEMBER: Final = _MEMBER_ID.encode()
-_GROUP: Final = {"groupId": "orders-service", "memberId": _MEMBER_ID}
+MEMBER_ID: Final = "8zQ4pXkCTt2cYd0sVhGm1A"
+_MEMBER: Final = MEMBER_ID.encode()
+_GROUP: Final = {"groupId": "orders-service", "memberId": MEMBER_ID}
 _TOPIC_ID: Final = "vBxYyYy0QmO1n3Vd2mXkZQ"
+RANGES: Final = [
+    # KIP-1313 keeps SaslHandshake at version 1.
+    {"apiKey": key, "minVersion": 0, "maxVersion": 1 if key == SASL_HANDSHAKE else 20}
+    for key in range(93)
+]
+"""What the broker advertises."""
 BLOCK_SECONDS: Final = 0.1
 _ENVELOPE: Final = np.dtype(
     [
@@ -146,7 +152,7 @@ class Traffic:
         columns.sequences[:] = turn * len(self._openings) + numbers
         is_response = columns.kinds == Kind.RESPONSE
         columns.paired_sequences[:] = np.where(is_response, columns.sequences - len(self._openings), 0)
-        columns.captured_at[:] = _FIRST_CAPTURED_AT + turn * _GAP
+        columns.captured_at[:] = FIRST_CAPTURED_AT + turn * _GAP
         columns.positions[:] = 0
         columns.starts[:], columns.lengths[:] = offsets[:-1], sizes[used]
         columns.true_lengths[:] = sizes[used]
@@ -158,7 +164,7 @@ class Traffic:
             connection=connection_id(self._run, number),
             run=self._run,
             sequence=1,
-            captured_at=_FIRST_CAPTURED_AT + _GAP,
+            captured_at=FIRST_CAPTURED_AT + _GAP,
             client=Endpoint.of(number.to_bytes(4), _CLIENT_PORT),
             server=Endpoint("10.9.0.1:9092"),
             cluster="bench",
@@ -209,12 +215,7 @@ def captured_now(batches: Iterator[FrameBatch]) -> Iterator[FrameBatch]:
 
 def _negotiation(software_name: str) -> _Exchange:
     software = {"clientSoftwareName": software_name, "clientSoftwareVersion": "4.4.0"}
-    # KIP-1313 keeps SaslHandshake at version 1.
-    ranges = [
-        {"apiKey": key, "minVersion": 0, "maxVersion": 1 if key == SASL_HANDSHAKE else 20}
-        for key in range(93)
-    ]
-    return "ApiVersions", 4, software, {"apiKeys": ranges}
+    return "ApiVersions", 4, software, {"apiKeys": RANGES}
 
 
 def _fetch() -> _Exchange:
@@ -225,7 +226,7 @@ def _fetch() -> _Exchange:
 
 def _heartbeat(epoch: int = 5) -> _Exchange:
     request = {**_GROUP, "memberEpoch": epoch, "subscribedTopicNames": None, "topicPartitions": None}
-    response = {"memberId": _MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
+    response = {"memberId": MEMBER_ID, "memberEpoch": 5, "heartbeatIntervalMs": 5_000}
     return "ConsumerGroupHeartbeat", 1, request, response
 
 
