@@ -95,9 +95,9 @@ class Alert:
     """
 
     name: str
-    watches: Watches
     severity: Severity
     expression: str
+    watches: Watches
     summary: str
     description: str
     dashboard: str

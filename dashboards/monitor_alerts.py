@@ -5,6 +5,7 @@ Without the alerts on presence, "no violations" and "blind" would look alike.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from dashboards.alert import (
@@ -56,6 +57,7 @@ OF_THE_FLEET = (
 """Expectations on what clients send, or that a capture is fed once. They show no fault of kipwatch."""
 PERCENT = "{{ $value | humanizePercentage }}"
 _FEEDER = ("job", "instance")
+_alert = partial(Alert, watches=Watches.KIPWATCH, dashboard=PIPELINE, variables=("job",))
 
 
 def _gone(metric: metrics.Metric, *by: str) -> str:
@@ -132,9 +134,8 @@ def _budget_burn(short: str, long: str, rate: float, severity: Severity) -> Aler
     budget = f"{rate:g} * {1 - DELAY_OBJECTIVE:g}"
     # Before the window is full, the first start of Spark alone would exceed the budget.
     full = f"max by (job) (present_over_time({metrics.DETECTION_DELAY.name}_count[{long}] offset {long}))"
-    return Alert(
+    return _alert(
         "KipwatchDetectionDelayBudgetBurn",
-        Watches.KIPWATCH,
         severity,
         f"{slow(long)} > {budget} and {slow(short)} > {budget} and {full}",
         summary="Frames are judged later than the objective allows.",
@@ -142,29 +143,25 @@ def _budget_burn(short: str, long: str, rate: float, severity: Severity) -> Aler
             f"{PERCENT} of the frames of the last {long} were judged more than {DELAY_SECONDS} s after their "
             f"capture. At this rate the budget of 30 days lasts less than {30 / rate:.2g} days."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         labels={"window": long},
     )
 
 
 PRESENCE_ALERTS: Final = (
-    Alert(
+    _alert(
         "KipwatchApplicationAbsent",
-        Watches.KIPWATCH,
         Severity.CRITICAL,
         _application_absent(),
         summary="Prometheus cannot reach kipwatch: no violation would be seen.",
         description=(
             "The application answers no scrape. Until it is back, the absence of violations means nothing."
         ),
-        dashboard=PIPELINE,
+        variables=(),
         wait="2m",
         labels=BLIND,
     ),
-    Alert(
+    _alert(
         "KipwatchStalled",
-        Watches.KIPWATCH,
         Severity.CRITICAL,
         f"time() - max by (job) ({metrics.LAST_BATCH_TIMESTAMP.name} > 0) > {STALLED_AFTER}",
         summary="kipwatch judges nothing: no violation would be seen.",
@@ -172,14 +169,11 @@ PRESENCE_ALERTS: Final = (
             "The latest batch was finished {{ $value | humanizeDuration }} ago. Until one is, the absence of "
             "violations means nothing. The query's own page and log say whether Kafka responds to it."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait="1m",
         labels=BLIND,
     ),
-    Alert(
+    _alert(
         "KipwatchFirstBatchMissing",
-        Watches.KIPWATCH,
         Severity.CRITICAL,
         _first_batch_missing(),
         summary="kipwatch was started and judges nothing yet: no violation would be seen.",
@@ -187,37 +181,30 @@ PRESENCE_ALERTS: Final = (
             f"The application started more than {BEGUN_WITHIN} ago and has not finished its first batch. "
             "Until it has, the absence of violations means nothing."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         labels=BLIND,
     ),
-    Alert(
+    _alert(
         "KipwatchFeederAbsent",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _gone(metrics.FEED_WAITING_BYTES, "job", "instance"),
         summary="A feeder has gone: what passes its broker is not seen.",
         description="The feeder at {{ $labels.instance }} answered within the last day and no longer does.",
-        dashboard=PIPELINE,
-        variables=("job",),
         wait="5m",
     ),
-    Alert(
+    _alert(
         "KipwatchNoFeeder",
-        Watches.KIPWATCH,
         Severity.CRITICAL,
         f"absent({metrics.FEED_WAITING_BYTES.name})",
         summary="No feeder can be reached: no violation would be seen.",
         description=(
             "Prometheus scrapes no feeder at all. Until one is back, the absence of violations means nothing."
         ),
-        dashboard=PIPELINE,
+        variables=(),
         wait="5m",
         labels=BLIND,
     ),
-    Alert(
+    _alert(
         "KipwatchNoTraffic",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _no_traffic(),
         summary="A feeder sees no traffic: its port or interface may be wrong.",
@@ -225,13 +212,10 @@ PRESENCE_ALERTS: Final = (
             f"The feeder at {{{{ $labels.instance }}}} captured nothing of others for {WITHOUT_TRAFFIC}. "
             "What passes its broker is not seen."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait=WITHOUT_TRAFFIC,
     ),
-    Alert(
+    _alert(
         "KipwatchOnlyOpaque",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _only_opaque(),
         summary="A watched port carries only TLS or another protocol: nothing is judged there.",
@@ -239,13 +223,10 @@ PRESENCE_ALERTS: Final = (
             "The feeder at {{ $labels.instance }} cannot read anything on port {{ $labels.port }}. That no "
             "violations are found there means nothing."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait=WITHOUT_TRAFFIC,
     ),
-    Alert(
+    _alert(
         "KipwatchTlsKeyLogStopped",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _key_log_stopped(),
         summary="The key log has stopped: new TLS connections are not read.",
@@ -253,26 +234,23 @@ PRESENCE_ALERTS: Final = (
             "The feeder at {{ $labels.instance }} reads none of the TLS connections that open, and did "
             "before. What they carry is not judged."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait=WITHOUT_KEYS,
     ),
-    Alert(
+    _alert(
         WATCHDOG,
-        Watches.KIPWATCH,
         Severity.NONE,
         "vector(1)",
         summary="Alerts reach you.",
         description="This alert always fires. If it no longer arrives, no other would.",
         dashboard=CONFORMANCE,
+        variables=(),
     ),
 )
 """On parts that are absent or stalled, and the watchdog."""
 
 WORK_ALERTS: Final = (
-    Alert(
+    _alert(
         "KipwatchCaptureLoss",
-        Watches.KIPWATCH,
         Severity.WARNING,
         f"{LOST} > {LOST_SHARE}",
         summary="A feeder misses part of what passes its broker.",
@@ -280,14 +258,11 @@ WORK_ALERTS: Final = (
             f"The feeder at {{{{ $labels.instance }}}} missed {PERCENT} of the bytes of the last 5 minutes. "
             "Checks that depend on them are undecided."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait="5m",
         keep=KEEP_FIRING,
     ),
-    Alert(
+    _alert(
         "KipwatchCaptureContradicted",
-        Watches.KIPWATCH,
         Severity.WARNING,
         f"{_increase(metrics.CAPTURE_CONTRADICTIONS.name, '15m', *_FEEDER)} > {CONTRADICTIONS}",
         summary="Somebody sends packets that make a feeder lose track of connections.",
@@ -295,13 +270,10 @@ WORK_ALERTS: Final = (
             "The feeder at {{ $labels.instance }} saw about {{ $value | humanize }} segments in 15 minutes "
             "that contradict others. It reads on, but checks of these connections may be undecided."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         keep=KEEP_FIRING,
     ),
-    Alert(
+    _alert(
         "KipwatchUndecodableFrames",
-        Watches.KIPWATCH,
         Severity.WARNING,
         f"{UNDECODABLE} > {UNDECODABLE_SHARE}",
         summary="Frames cannot be decoded, and so not judged.",
@@ -309,14 +281,11 @@ WORK_ALERTS: Final = (
             f"No known schema could read {PERCENT} of the frames of the last 15 minutes: a newer Kafka, a "
             "protocol of somebody's own, or frames that are broken."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait="10m",
         keep=KEEP_FIRING,
     ),
-    Alert(
+    _alert(
         "KipwatchCoverageLost",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _coverage_lost(),
         summary="A rule that used to be exercised no longer is.",
@@ -328,9 +297,8 @@ WORK_ALERTS: Final = (
         variables=("job", "rule"),
         wait="30m",
     ),
-    Alert(
+    _alert(
         "KipwatchLagGrowing",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _lag_growing(),
         summary="Frames come faster than they are judged.",
@@ -338,8 +306,6 @@ WORK_ALERTS: Final = (
             "{{ $value | humanize }} frames wait to be judged, and their number keeps growing. What the "
             "topic no longer keeps is lost unjudged."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait="10m",
         keep=KEEP_FIRING,
     ),
@@ -347,9 +313,8 @@ WORK_ALERTS: Final = (
         _budget_burn(*burn, Severity.CRITICAL if place < CRITICAL_WINDOWS else Severity.WARNING)
         for place, burn in enumerate(BURN_RATES)
     ),
-    Alert(
+    _alert(
         "KipwatchLabelOverflow",
-        Watches.KIPWATCH,
         Severity.WARNING,
         f"{_increase(metrics.LABEL_OVERFLOW.name, '15m', 'job')} > 0",
         summary="More client software is seen than metrics have labels for: names are missing.",
@@ -357,14 +322,11 @@ WORK_ALERTS: Final = (
             "About {{ $value | humanize }} observations of 15 minutes are counted as `other`. Sums are "
             "right, and findings name the software; dashboards and alerts do not."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
         wait="15m",
         keep=KEEP_FIRING,
     ),
-    Alert(
+    _alert(
         "KipwatchKubernetesAway",
-        Watches.KIPWATCH,
         Severity.WARNING,
         f"max by (job, instance) ({metrics.KUBERNETES_WATCH_AGE.name}) > {WATCH_AWAY}",
         summary="A feeder no longer hears which pod has which address: owners of clients may be wrong.",
@@ -372,12 +334,9 @@ WORK_ALERTS: Final = (
             "Kubernetes' API told the feeder at {{ $labels.instance }} nothing for "
             "{{ $value | humanizeDuration }}. Clients get the names of pods that had their addresses then."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
     ),
-    Alert(
+    _alert(
         "KipwatchExpectationNotMet",
-        Watches.KIPWATCH,
         Severity.WARNING,
         _expectation_not_met(),
         summary="kipwatch's own data is not as it must be.",
@@ -385,8 +344,6 @@ WORK_ALERTS: Final = (
             "A sample within the last hour did not meet {{ $labels.expectation }} of {{ $labels.suite }}. Do "
             "not build on verdicts and sums of this time before it is explained."
         ),
-        dashboard=PIPELINE,
-        variables=("job",),
     ),
 )
 """On a kipwatch that runs and works badly."""

@@ -6,6 +6,7 @@ for many misrouted clients at once.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from dashboards.alert import (
@@ -100,11 +101,22 @@ def _policy_not_met() -> str:
     )
 
 
+_alert = partial(
+    Alert,
+    watches=Watches.KAFKA,
+    dashboard=RULE,
+    variables=BY_RULE,
+    findings=FINDINGS_OF_LABEL,
+    keep=KEEP_FIRING,
+)
+_of_rule = partial(_alert, section=SECTION_OF_LABEL)
+"""On a rule, whose own section of the runbook says what to do."""
+
+
 def _shared(name: str, severity: Severity, rule: str, *, summary: str, consequence: str) -> Alert:
     offences = _offences(one_of("rule", [rule]))
-    return Alert(
+    return _of_rule(
         name,
-        Watches.KAFKA,
         severity,
         f"{total(offences, *BY_RULE)} > 0",
         summary=summary,
@@ -112,18 +124,12 @@ def _shared(name: str, severity: Severity, rule: str, *, summary: str, consequen
             f"Clients presented an ID that others have; offences in 5 minutes: about {ABOUT}.{WHERE} "
             f"{consequence} The findings name both sides; which of them copied the ID they do not tell."
         ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
-        variables=BY_RULE,
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
     )
 
 
 ALERTS: Final = (
-    Alert(
+    _of_rule(
         CLIENT_VIOLATION,
-        Watches.KAFKA,
         Severity.WARNING,
         f"{_violations(IDENTIFIED)} > 0",
         summary="A Kafka client breaks a rule of the protocol.",
@@ -131,17 +137,12 @@ ALERTS: Final = (
             f"{CLIENT}{OF} broke {{{{ $labels.rule }}}}; offences in 5 minutes: about "
             f"{ABOUT}.{WHERE} The topic kipwatch.findings holds the connections and the bytes."
         ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
         variables=BY_SOFTWARE,
         details={"versions": VERSIONS, "connections": OPEN},
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
     ),
     # Repeated offences only: one packet of a scanner is an offence, too.
-    Alert(
+    _of_rule(
         CLIENT_VIOLATION,
-        Watches.KAFKA,
         Severity.WARNING,
         f"count_over_time(({_violations(UNIDENTIFIED)} > 0)[{UNIDENTIFIED_FOR}:5m]) >= {UNIDENTIFIED_TIMES}",
         summary="A Kafka client that never says which software it is breaks a rule of the protocol.",
@@ -150,16 +151,11 @@ ALERTS: Final = (
             f"periods of 5 minutes within {UNIDENTIFIED_FOR}.{WHERE} The topic kipwatch.findings holds their "
             "addresses and the bytes."
         ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
         variables=BY_SOFTWARE,
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
         labels={"identified": "false"},
     ),
-    Alert(
+    _of_rule(
         "KafkaBrokerProtocolViolation",
-        Watches.KAFKA,
         Severity.WARNING,
         f"{total(_offences(role(Role.BROKER)), *BY_RULE)} > 0",
         summary="A Kafka broker breaks a rule of the protocol.",
@@ -167,15 +163,9 @@ ALERTS: Final = (
             f"A broker broke {{{{ $labels.rule }}}}; offences in 5 minutes: about {ABOUT}.{WHERE} The topic "
             "kipwatch.findings names the broker, the connections and the bytes."
         ),
-        section=SECTION_OF_LABEL,
-        dashboard=RULE,
-        variables=BY_RULE,
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
     ),
-    Alert(
+    _alert(
         "KafkaClientSoftwareNewlyViolating",
-        Watches.KAFKA,
         Severity.INFO,
         _newly_violating(),
         summary="A version of a client software violates that did not before.",
@@ -187,7 +177,6 @@ ALERTS: Final = (
         dashboard=CLIENTS,
         variables=("job", "cluster", "owner", "client_software_name"),
         findings=FINDINGS,
-        keep=KEEP_FIRING,
     ),
     _shared(
         "KafkaClientInstanceIdShared",
@@ -205,9 +194,8 @@ ALERTS: Final = (
             "The coordinator takes them for one member: each fences the other, and records may go unread."
         ),
     ),
-    Alert(
+    _alert(
         "KafkaClientsMisrouted",
-        Watches.KAFKA,
         Severity.WARNING,
         _misrouted(),
         summary="Many clients reach another broker than they meant to.",
@@ -215,14 +203,9 @@ ALERTS: Final = (
             f"Brokers told about {ABOUT} connections in 5 minutes that they came to the wrong broker or "
             f"cluster: addresses changed hands, or a load balancer or DNS mixes them up.{WHERE}"
         ),
-        dashboard=RULE,
-        variables=BY_RULE,
-        findings=FINDINGS_OF_LABEL,
-        keep=KEEP_FIRING,
     ),
-    Alert(
+    _alert(
         "KafkaPolicyNotMet",
-        Watches.KAFKA,
         Severity.WARNING,
         _policy_not_met(),
         summary="A policy of your own is not kept.",
@@ -232,6 +215,6 @@ ALERTS: Final = (
         ),
         dashboard=PIPELINE,
         variables=("job",),
-        keep=KEEP_FIRING,
+        findings="",
     ),
 )
