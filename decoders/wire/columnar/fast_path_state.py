@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from decoders.memory import int64_fields
 from decoders.wire.columnar.flows import BYTE_COUNTS
 from decoders.wire.columnar.frames import FrameColumns
@@ -48,22 +46,11 @@ connections was filled. Those still in the queue were last seen at `oldest` or l
 was last seen before the earlier of the two. Idle ones were last looked for at `looked_at`. A packet captured
 after `waits_until` makes a connection give up a wait.
 """
-PORT_BYTES = np.dtype(BYTE_COUNTS)
+PORT_BYTES = int64_fields(BYTE_COUNTS)
 """Counts of the bytes to one port. The first row is for ports that are not named."""
 LIMITS = int64_fields("max_frame max_held max_in_flight")
 """The arguments of a tracker of these names, and MAX_IN_FLIGHT."""
-CHANGE = np.dtype(
-    [
-        ("row", np.int64),
-        ("pair", np.int64),
-        ("flow", np.int64),
-        ("sequence", np.int64),
-        ("initial_sequence", np.int64),
-        ("closing", np.uint8),
-        ("closer", np.int8),
-        ("closed", np.uint8),
-    ]
-)
+CHANGE = int64_fields("row pair flow sequence initial_sequence closing closer closed")
 """A connection that a packet opened (`closing` is 0) or closed: the row of the packet, the socket pair, the
 flow, and the number of the record. `closer` is the direction that was closed first. Bit 0 of `closed` says
 whether the client has closed TO_BROKER, bit 1 whether the broker has closed TO_CLIENT."""

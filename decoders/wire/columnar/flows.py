@@ -60,20 +60,7 @@ _MIN_FLOWS = 64
 READY = int64_fields("flow ring")
 """A flow for a connection that is opened by the fast path, and a ring of MIN_SLOTS for it."""
 
-BYTE_COUNTS = [
-    (name, np.int64)
-    for name in (
-        "captured",
-        "framed",
-        "lost",
-        "after_hole",
-        "duplicate",
-        "opaque",
-        "excluded",
-        "encrypted",
-        "tls",
-    )
-]
+BYTE_COUNTS = "captured framed lost after_hole duplicate opaque excluded encrypted tls"
 """Fields that count bytes, for each flow and for each port. They have the names of the ledger's counts."""
 FLOW = np.dtype(
     [
@@ -110,7 +97,7 @@ FLOW = np.dtype(
         ("port", np.int64),
         ("standing", np.int64),
         ("stays", np.int64),
-        *BYTE_COUNTS,
+        *((name, np.int64) for name in BYTE_COUNTS.split()),
     ]
 )
 """One connection. Times are nanoseconds since the epoch, sizes are bytes.

@@ -75,7 +75,7 @@ class LazyConnections:
             changes["sequence"].copy(),
             packets.captured_at[rows],
             packets.positions[rows],
-            changes["closing"].copy(),
+            changes["closing"].astype(np.uint8),
             np.where(is_opening, 0, 1 + changes["closer"]).astype(np.uint8),
         )
         # Flows are not used again in a batch, so those that open may be noted before those that close.

@@ -57,7 +57,7 @@ _REQUESTS_A_PACKET = 32
 _BYTES_A_PACKET = 128 * 1024
 """Requests in flight, and bytes under assembly, that take about as long to copy to a flow and back as the
 scalar tracker takes for a packet."""
-_NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS)
+_NO_BYTES_COUNTED = (0,) * len(BYTE_COUNTS.split())
 
 
 def offload(

@@ -30,25 +30,9 @@ _MAJOR_VERSION, _HIGHEST_MINOR_VERSION = 3, 3
 ROW = int64_fields("stream begin size end")
 """A packet: its stream in the window or NO_STREAM, where its new bytes begin in the batch's data, how many
 they are, and where they end in the stream's region."""
-STREAM_AHEAD = np.dtype(
-    [
-        ("flow", np.int64),
-        ("direction", np.int64),
-        ("base", np.int64),
-        ("next_sequence", np.int64),
-        ("number", np.int64),
-        ("held", np.int64),
-        ("size", np.int64),
-        ("start", np.int64),
-        ("limit", np.int64),
-        ("pieces", np.int64),
-        ("first_piece", np.int64),
-        ("next_piece", np.int64),
-        ("records", np.int64),
-        ("first_record", np.int64),
-        ("next_record", np.int64),
-        ("is_out_of_order", np.bool_),
-    ]
+STREAM_AHEAD = int64_fields(
+    "flow direction base next_sequence number held size start limit pieces first_piece next_piece"
+    " records first_record next_record is_out_of_order"
 )
 """One direction of a flow in the window.
 
@@ -58,18 +42,7 @@ start; behind `limit` no record can be cut. Record `number` is the first one of 
 `first_record` on. Its `pieces` from `first_piece` on say which packets carried it. `next_record` and
 `next_piece` are how far the fast path has come.
 """
-RECORD = np.dtype(
-    [
-        ("begin", np.int64),
-        ("content", np.int64),
-        ("end", np.int64),
-        ("at", np.int64),
-        ("plain", np.int64),
-        ("size", np.int64),
-        ("type", np.int64),
-        ("opened", np.bool_),
-    ]
-)
+RECORD = int64_fields("begin content end at plain size type opened")
 """A complete record: where it begins in its region, where its encrypted content begins, and where it ends.
 
 It begins at `at` of the ciphertext. If it could be `opened`, its plaintext is the `size` bytes at `plain` of
