@@ -86,12 +86,3 @@ class PackedClaims(msgspec.Struct, frozen=True, array_like=True, gc=False):
             np.frombuffer(self.packed, np.uint8), self.bounds[:-1][numbers], rows["size"].astype(np.int64)
         )
         return PackedClaims(rows.tobytes(), packed.tobytes())
-
-    def divided(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, PackedClaims]]:
-        """Yield each of the `numbers` that claims have, and the claims that have it, in their order."""
-        order = np.argsort(numbers, kind="stable")
-        ordered, found = self.chosen(order), numbers[order]
-        bounds, edges = ordered.bounds, np.flatnonzero(np.diff(found, prepend=-1, append=-1)).tolist()
-        for begin, end in pairwise(edges):
-            rows = ordered.rows[begin * CLAIM_ROW.itemsize : end * CLAIM_ROW.itemsize]
-            yield int(found[begin]), PackedClaims(rows, ordered.packed[bounds[begin] : bounds[end]])

@@ -6,7 +6,6 @@ The quarantine holds records of the frames topic that are no blocks. They go to 
 from __future__ import annotations
 
 import functools
-from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -18,6 +17,7 @@ from decoders.memory import bounds_of
 from expectations.conversation.columnar.statement_columns import StatementColumns
 from expectations.conversation.columnar.window_columns import WindowColumns
 from expectations.conversation.statement_template import StatementTemplate
+from streaming.judging.part import groups
 from streaming.state.packing import Narrowed, compress, decompress, narrowed, widened
 
 NO_BLOCK: Final = "not-a-record"
@@ -165,13 +165,9 @@ def buckets_of(identifiers: bytes, buckets: int) -> NDArray[np.int64]:
 
 def by_bucket(columns: WindowColumns, buckets: int) -> dict[int, BucketInput]:
     """Divide windows by the buckets of their connections; in each they stay in order."""
-    numbers = buckets_of(columns.ids, buckets)
-    order = np.argsort(numbers, kind="stable")
-    sorted_columns, found = columns.chosen(order), numbers[order]
-    edges = np.flatnonzero(np.diff(found, prepend=-1, append=-1)).tolist()
     return {
-        int(found[begin]): BucketInput(PackedWindows.of(sorted_columns.part(begin, end)))
-        for begin, end in pairwise(edges)
+        number: BucketInput(PackedWindows.of(columns.chosen(places)))
+        for (number,), places in groups(buckets_of(columns.ids, buckets))
     }
 
 

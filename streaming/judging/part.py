@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -113,21 +114,15 @@ class Said(NamedTuple):
         return self.part.windows[self.places]
 
 
-def groups(*keys: _Integers) -> Iterator[tuple[tuple[int, ...], _Integers]]:
+def groups(*keys: _Integers) -> Iterator[tuple[list[int], _Integers]]:
     """Yield each combination of keys, and the places that have it, in order."""
-    if not len(keys[0]):
-        return
     order = np.lexsort(keys[::-1])
-    sorted_keys = [key[order] for key in keys]
-    is_first = np.zeros(len(order), np.bool_)
-    is_first[0] = True
-    for key in sorted_keys:
-        is_first[1:] |= key[1:] != key[:-1]
+    ordered = np.array(keys)[:, order]
+    is_first = np.append(True, (ordered[:, 1:] != ordered[:, :-1]).any(axis=0))[: len(order)]
     begins = np.flatnonzero(is_first)
-    named = zip(*(key[begins].tolist() for key in sorted_keys), strict=True)
-    edges = [*begins.tolist(), len(order)]
-    for keys_of_group, begin, end in zip(named, edges, edges[1:], strict=False):
-        yield keys_of_group, order[begin:end]
+    edges = pairwise([*begins.tolist(), len(order)])
+    for combination, (begin, end) in zip(ordered[:, begins].T.tolist(), edges, strict=True):
+        yield combination, order[begin:end]
 
 
 def in_order(parts: Sequence[WindowColumns]) -> Sequence[WindowColumns]:

@@ -22,6 +22,7 @@ from pyspark.sql import Row
 
 from expectations.identity.packed_claims import PackedClaims
 from streaming.judging.bucket_input import buckets_of
+from streaming.judging.part import groups
 from streaming.judging.report import Report, pack_report
 
 STEPPED_SCHEMA: Final = "identities int, stepped binary"
@@ -129,8 +130,8 @@ class TaskClaims:
     def rows(self) -> Iterator[Row]:
         """Yield the claims as rows, one for each bucket of identities, and forget them."""
         claims, self._parts, self.size = PackedClaims.joined(self._parts), [], 0
-        for number, of_bucket in claims.divided(buckets_of(claims.table["digest"].tobytes(), self._buckets)):
-            yield _row(number, Stepped(claims=of_bucket))
+        for (number,), places in groups(buckets_of(claims.table["digest"].tobytes(), self._buckets)):
+            yield _row(number, Stepped(claims=claims.chosen(places)))
 
 
 def _row(bucket: int, stepped: Stepped) -> Row:

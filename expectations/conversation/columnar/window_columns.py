@@ -127,24 +127,6 @@ class WindowColumns:
             self.statements,
         )
 
-    def part(self, begin: int, end: int) -> WindowColumns:
-        """Return the windows from `begin` to `end`, with all statements; nothing is copied but the IDs."""
-        first, last = self.bounds[[begin, end]].tolist()
-        start, stop = self.begins[[first, last]].tolist()
-        return WindowColumns(
-            self.ids[begin * ID_BYTES : end * ID_BYTES],
-            self.clients[begin:end],
-            self.servers,
-            self.server_of[begin:end],
-            self.bounds[begin : end + 1] - first,
-            self.numbers[first:last],
-            self.values[:, first:last],
-            self.sources,
-            self.beginnings[start:stop],
-            self.begins[first : last + 1] - start,
-            self.statements,
-        )
-
     def id(self, number: int) -> bytes:
         """Return the connection ID of a window."""
         return self.ids[number * ID_BYTES : (number + 1) * ID_BYTES]
@@ -164,7 +146,7 @@ class WindowColumns:
 
     def window(self, number: int) -> Window:
         """Return one window as an object."""
-        (window,) = self.part(number, number + 1).windows()
+        (window,) = self.chosen(np.array([number])).windows()
         return window
 
     def evidence(self, at: slice | _Integers = slice(None)) -> list[Evidence]:

@@ -1,4 +1,4 @@
-"""Packed claims: choosing, dividing and joining keep each claim with its row."""
+"""Packed claims: choosing and joining keep each claim with its row."""
 
 from __future__ import annotations
 
@@ -33,16 +33,6 @@ def test_chosen_claims_are_in_the_order_in_which_they_are_chosen() -> None:
     told = claims()
     numbers = np.arange(len(told))[::-2]
     assert_rows_are_of(PackedClaims.of(told).chosen(numbers), [told[number] for number in numbers])
-
-
-def test_divided_claims_stay_in_order() -> None:
-    told = claims()
-    numbers = np.arange(len(told)) % 3
-    divided = dict(PackedClaims.of(told).divided(numbers))
-    for number in range(3):
-        assert_rows_are_of(divided.pop(number), told[number::3])
-    assert not divided
-    assert dict(PackedClaims().divided(numbers[:0])) == {}
 
 
 def test_joined_claims_follow_each_other() -> None:
