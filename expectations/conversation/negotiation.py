@@ -21,6 +21,7 @@ from decoders.frame.record import Kind
 from decoders.protocol import (
     API_VERSIONS,
     INVALID_REQUEST,
+    NAMES_BROKER_FROM,
     NO_ERROR,
     REBOOTSTRAP_REQUIRED,
 )
@@ -30,9 +31,6 @@ from expectations.conversation.own_values import ApiKey, ErrorCode, SequenceNumb
 
 WAITING_LIMIT = 16
 """ApiVersions requests that wait for a response at the same time; the oldest is given up for another."""
-
-FIRST_WITH_IDS = 5
-"""The first version of ApiVersions that may name the cluster and the node that the client means to reach."""
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     @property
     def withholds_ids(self) -> bool:
         """Whether the version has room for the IDs of cluster and node, and neither is given (KIP-1242)."""
-        return self.request.api_version >= FIRST_WITH_IDS and not self.claim.gives_ids
+        return self.request.api_version >= NAMES_BROKER_FROM and not self.claim.gives_ids
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True):

@@ -18,22 +18,19 @@ from typing import NamedTuple
 import msgspec
 
 from decoders.frame.record import Kind, host_of, workload_of
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, NAMES_SOFTWARE_FROM
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import NOT_CAPTURED, Observation
-from expectations.conversation.texts import identifier_bytes
+from expectations.conversation.texts import UUID_BYTES, identifier_bytes
 from expectations.judging.terms import ClientNames, OwnerOf
 from expectations.report.client import Client, Software, VersionUse, software_order
 from expectations.report.coverage import Checks, coverage_of
 from expectations.report.versions import AdvertisingBroker, Ranges, api_name
-from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.rule import Rule
 
 LISTED_IDS = 20
 """How many client IDs and member IDs are listed for a client software."""
-INSTANCE_ID_BYTES = 16
-"""Bytes of a client instance ID in a header."""
 
 
 class HeaderBytes(msgspec.Struct):
@@ -58,7 +55,7 @@ class HeaderBytes(msgspec.Struct):
     @property
     def instance_ids(self) -> int:
         """Bytes of client instance IDs."""
-        return self.on_header_v3 * INSTANCE_ID_BYTES
+        return self.on_header_v3 * UUID_BYTES
 
     def record(self, observation: Observation) -> None:
         """Record an observation of a connection. Only requests whose header is certain count."""
@@ -136,7 +133,7 @@ class Activity(msgspec.Struct):
             return  # What was not captured may be ApiVersions, in any version.
         if not asked:
             self.without_api_versions = int(conversation.beginning_seen and self.requests > 0)
-        elif max(asked) < FIRST_VERSION_WITH_SOFTWARE <= self.offered.get(API_VERSIONS, 0):
+        elif max(asked) < NAMES_SOFTWARE_FROM <= self.offered.get(API_VERSIONS, 0):
             self.old_api_versions = 1
 
     def add(self, other: Activity) -> None:

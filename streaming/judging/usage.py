@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from decoders.frame.columnar.block import ID_BYTES
 from decoders.frame.record import Kind
+from decoders.wire.framing import PREFIX
 from streaming.judging.part import Said
 
-PREFIX: Final = 4
-"""The bytes of a frame's length, which its size leaves out."""
 LIMIT: Final = 4_000
 """Uses that one step of a bucket tells apart; the clients of further ones fold into one."""
 UNCERTAIN: Final = -1
@@ -65,6 +64,7 @@ class UsageCount:
         statement, count = said.statement, said.frames
         if statement.kind is not Kind.REQUEST and not statement.is_matched:
             return
+        # Sizes leave out the bytes of a frame's length.
         usage, size = self._usage_of(said, listener), int(said.values("size").sum()) + PREFIX * count
         if statement.kind is Kind.REQUEST:
             version = UNCERTAIN if statement.header_version is None else statement.header_version

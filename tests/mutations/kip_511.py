@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from decoders.frame.record import Direction
-from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
+from decoders.protocol import NAMES_SOFTWARE_FROM
 from expectations.rules.base.response_rule import ENOUGH
 from tests.mutations.bodies import INVALID_REQUEST, UNSUPPORTED_VERSION, ranges
 from tests.mutations.mutator import breaks
@@ -141,7 +141,7 @@ def retry_what_was_refused(script: Script) -> Iterator[Script]:
 def go_back_to_version_0(script: Script) -> Iterator[Script]:
     """The refusal offers a version that names the software."""
     for place, ask in refusals(script):
-        if ask.version > FIRST_VERSION_WITH_SOFTWARE:
+        if ask.version > NAMES_SOFTWARE_FROM:
             listed = {"errorCode": 0, "apiKeys": ranges((18, 0, ask.version - 1))}
             retreat = dataclasses.replace(ask, version=0, body={}, response=listed)
             mutant = script.put(place, ask, retreat).broken_off(place + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from decoders.protocol import API_VERSIONS, NO_ERROR, UNSUPPORTED_VERSION
+from decoders.protocol import API_VERSIONS, NAMES_SOFTWARE_FROM, NO_ERROR, UNSUPPORTED_VERSION
 from expectations.conversation.bodies import Advertisement, SoftwareClaim
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
@@ -17,9 +17,6 @@ from expectations.conversation.observation import Observation
 from expectations.rules.base.reason import Reason, why_unanswered, why_unread
 from expectations.rules.base.response_rule import InformedOffences
 from expectations.rules.base.rule import Judgement, Judgements, NoState, Rule, conforms, undecided, violates
-
-FIRST_VERSION_WITH_SOFTWARE = 3
-"""The lowest version of ApiVersions that carries the client software (KIP-511)."""
 
 
 class WaitingClaimRule(Rule):
@@ -55,7 +52,7 @@ class ClaimRule(WaitingClaimRule):
     version before. It is undecided otherwise: a broker that refuses the version has not read the body.
     """
 
-    first_version: ClassVar[int] = FIRST_VERSION_WITH_SOFTWARE
+    first_version: ClassVar[int] = NAMES_SOFTWARE_FROM
 
     def on_request(self, request: Observation, conversation: Conversation, state: NoState) -> Judgements:
         """Judge a claim that cannot be read, and the claim that is given up because too many wait."""

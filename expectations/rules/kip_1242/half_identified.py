@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decoders.protocol import NAMES_BROKER_FROM
 from expectations.conversation.negotiation import Asked
 from expectations.rules.base.negotiation_rule import ClaimRule
 from expectations.rules.base.rule import Judgement, Level, Role, conforms, violates
@@ -32,7 +33,7 @@ class HalfIdentified(ClaimRule):
     message = "the client gives {given}"
     level = Level.VIOLATION
     role = Role.CLIENT
-    first_version = 5
+    first_version = NAMES_BROKER_FROM
 
     def judge_claim(self, asked: Asked) -> Judgement:
         """Judge which of the two are given."""

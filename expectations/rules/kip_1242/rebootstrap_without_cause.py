@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from decoders.protocol import NO_ERROR, REBOOTSTRAP_REQUIRED
+from decoders.protocol import NAMES_SOFTWARE_FROM, NO_ERROR, REBOOTSTRAP_REQUIRED
 from expectations.conversation.bodies import Advertisement
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.negotiation import Asked
 from expectations.conversation.observation import Observation
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.identity.shown import comparable_description, rejected_ids
-from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE, NegotiationResponseRule
+from expectations.rules.base.negotiation_rule import NegotiationResponseRule
 from expectations.rules.base.reason import Reason, why_unread
 from expectations.rules.base.rule import (
     IdentityRule,
@@ -96,7 +96,7 @@ class RebootstrapWithoutCause(NegotiationResponseRule, IdentityRule):
         self, response: Observation, asked: Asked | None, conversation: Conversation
     ) -> Judgement:
         if asked is None:
-            without_ids = 0 <= response.api_version < FIRST_VERSION_WITH_SOFTWARE
+            without_ids = 0 <= response.api_version < NAMES_SOFTWARE_FROM
             return self._violates("no IDs") if without_ids else undecided(Reason.UNREADABLE)
         if not asked.claim.gives_ids:
             return self._violates("no IDs")

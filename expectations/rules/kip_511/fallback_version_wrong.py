@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, NAMES_SOFTWARE_FROM
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Observation, lacks_version
-from expectations.rules.base.negotiation_rule import FIRST_VERSION_WITH_SOFTWARE
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.response_rule import AfterResponseRule, SuspectedOffences
 from expectations.rules.base.rule import Judgement, Judgements, Level, Role, conforms, undecided, violates
@@ -83,7 +82,7 @@ def _needlessly_left(request: Observation, conversation: Conversation) -> tuple[
     if (request.api_key, request.api_version) != (API_VERSIONS, 0) or refusal is None:
         return None
     lowest, highest = refusal.offered or (0, 0)
-    named = range(max(lowest, FIRST_VERSION_WITH_SOFTWARE), highest + 1)
+    named = range(max(lowest, NAMES_SOFTWARE_FROM), highest + 1)
     return (named[0], named[-1]) if named else None
 
 
