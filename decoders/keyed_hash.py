@@ -38,13 +38,13 @@ class HashKeys(NamedTuple):
 
 
 @inlined
-def hashed(keys: Any, before: Any, words: Any, count: int) -> Any:
-    """Return the hash, a uint64 below 2^32, of the first `count` integers, at most MOST_WORDS.
+def hashed(keys: Any, before: Any, words: Any) -> Any:
+    """Return the hash, a uint64 below 2^32, of integers, at most MOST_WORDS.
 
     `before` is the hash of the words before them, 0 if there are none.
     """
     total = keys.before * before
-    for at in range(count):
+    for at in range(len(words)):
         bits = np.uint64(words[at])
         total += keys.halves[2 * at] * (bits & _LOWER) + keys.halves[2 * at + 1] * (bits >> _HALF)
     return total >> _HALF
@@ -86,6 +86,6 @@ def fingerprints(keys: FingerprintKeys, words: NDArray[np.int64]) -> NDArray[np.
 @compiled(None)
 def _fingerprint(keys: Any, words: Any, found: Any) -> None:
     for row in range(len(words)):
-        upper = hashed(keys.upper, np.uint64(0), words[row], words.shape[1])
-        lower = hashed(keys.lower, np.uint64(0), words[row], words.shape[1])
+        upper = hashed(keys.upper, np.uint64(0), words[row])
+        lower = hashed(keys.lower, np.uint64(0), words[row])
         found[row] = np.int64(upper << _HALF | lower)

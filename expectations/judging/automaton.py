@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled
 from decoders.frame.record import Kind
 from decoders.keyed_hash import HashKeys
+from decoders.open_addressing import slot_of_row
 from expectations.conversation.bodies import ClusterDescription
-from expectations.conversation.columnar.open_addressing import slot_of_row
 from expectations.conversation.columnar.statement_columns import Numbered
 from expectations.conversation.observation import ConnectionKey, Statement
 from expectations.conversation.progress import ApiVersion, in_flight_change

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
-from expectations.conversation.columnar.open_addressing import slot_of_row
+from decoders.open_addressing import slot_of_row
 from expectations.conversation.columnar.statement_columns import AT as OWN_AT
 from expectations.conversation.columnar.window_columns import MISSING
 from expectations.conversation.progress import NEVER, PROGRESS_NUMBERS

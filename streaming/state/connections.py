@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled
 from decoders.frame.columnar.block import ID_BYTES
 from decoders.keyed_hash import HashKeys
+from decoders.open_addressing import free_slots, slot_of_row
 from expectations.conversation.bodies import SoftwareClaim
-from expectations.conversation.columnar.open_addressing import free_slots, slot_of_row
 from expectations.conversation.columnar.statement_columns import Numbered
 from expectations.conversation.observation import ConnectionKey, Evidence
 from expectations.conversation.progress import PROGRESS_NUMBERS, ApiVersion, InFlight, Progress

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decoders.memory import bounds_of, gathered
-from expectations.conversation.columnar.open_addressing import grouped
+from decoders.open_addressing import grouped
 from expectations.identity.claim import DIGEST_BYTES, OF_CLIENTS, Claim, IdentityKind
 from expectations.identity.packed_claims import PackedClaims
 from expectations.judging.identity_state import ALIKE_LIMIT, GROUP_LIMIT, SETTLED_AFTER, Group, KnownClaim

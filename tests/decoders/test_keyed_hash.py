@@ -23,7 +23,7 @@ def in_python(function: Any) -> Any:
 
 def sharing(secret: bytes, *words: NDArray[np.uint64]) -> float:
     """How many others a slot's first probe meets on average: half of the words for each slot, by chance."""
-    value = in_python(hashed)(HashKeys.of(secret), np.uint64(0), words, len(words))
+    value = in_python(hashed)(HashKeys.of(secret), np.uint64(0), words)
     slots = in_python(first_slot)(value, 2 * len(value)).astype(np.int64)
     taken = np.bincount(slots)
     return float((taken * (taken - 1)).sum() / len(value))

@@ -4,8 +4,8 @@ Compiled code parses the headers of the link, IP and TCP layers that nearly all 
 are left to `decoders.wire.segment`, which parses more headers and returns a reason for each packet that it
 skips.
 
-Socket pairs are numbered by a hash table with open addressing and linear probing. Pairs are only added, never
-removed; the tracker begins a new table when there are too many.
+Socket pairs are numbered by a hash table. Pairs are only added, never removed; the tracker begins a new table
+when there are too many.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoders.compilation import compiled, inlined
-from decoders.keyed_hash import HashKeys, first_slot, hashed
+from decoders.keyed_hash import HashKeys
+from decoders.open_addressing import free_slots, slot_of_row
 from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.segment import BSD_IP_FAMILIES, LinkType, Segment, Skipped, SocketAddress, locate_segment
 from decoders.wire.stream import SEQUENCE_SPACE
@@ -36,8 +37,7 @@ _PROTOCOL_TCP = 6
 UNWATCHED = -1
 NO_SEGMENT = -2
 """Instead of a pair's number: no port is watched, or the packet has no segment."""
-_FREE = -1
-_MIN_SLOTS = 1024
+_MIN_PAIRS = 512
 _WORD = (1 << 64) - 1
 """The mask that makes an int64 word unsigned."""
 
@@ -192,7 +192,7 @@ def _read(packets: PacketBatch, segments: SegmentBatch) -> None:
 
 
 class _PairTable(NamedTuple):
-    """The number of the pair in each slot, _FREE if there is none, and the socket words of each pair."""
+    """Slots for pairs, see `decoders.open_addressing`, and the socket words of each pair."""
 
     keys: HashKeys
     slots: NDArray[np.int64]
@@ -201,8 +201,8 @@ class _PairTable(NamedTuple):
     @classmethod
     def empty(cls, keys: HashKeys, pairs: int) -> _PairTable:
         """Make a table for at least so many pairs, which take at most half of its slots."""
-        slots = max(_MIN_SLOTS, 1 << (2 * pairs - 1).bit_length())
-        return cls(keys, np.full(slots, _FREE), np.empty((slots // 2, SOCKET_WORDS), np.int64))
+        slots = free_slots(max(pairs, _MIN_PAIRS))
+        return cls(keys, slots, np.empty((len(slots) // 2, SOCKET_WORDS), np.int64))
 
 
 class SocketPairs:
@@ -268,34 +268,21 @@ def halves(address: bytes) -> tuple[int, int]:
 
 
 @inlined
-def _slot(table: _PairTable, sockets: Any) -> Any:
-    """Return the slot that holds a pair, or the free slot for it."""
-    value = hashed(table.keys, np.uint64(0), sockets, SOCKET_WORDS)
-    last = len(table.slots) - 1
-    slot = np.int64(first_slot(value, len(table.slots)))
-    while table.slots[slot] != _FREE:
-        known = table.words[table.slots[slot]]
-        different = np.int64(0)
+def _number_of(table: _PairTable, sockets: Any, following: int) -> Any:
+    """Return the number of a pair; one that is new gets the following number."""
+    slot = slot_of_row(table.words, table.slots, table.keys, sockets)
+    if table.slots[slot] < 0:
+        table.slots[slot] = following
         for index in range(SOCKET_WORDS):
-            different |= known[index] ^ sockets[index]
-        if different == 0:
-            break
-        slot = (slot + 1) & last
-    return slot
-
-
-@inlined
-def _add(table: _PairTable, slot: int, pair: int, sockets: Any) -> None:
-    table.slots[slot] = pair
-    for index in range(SOCKET_WORDS):
-        table.words[pair, index] = sockets[index]
+            table.words[following, index] = sockets[index]
+    return table.slots[slot]
 
 
 @compiled(None)
 def _enter(table: _PairTable, words: Any) -> None:
     """Add pairs, all different, to an empty table."""
     for pair in range(len(words)):
-        _add(table, _slot(table, words[pair]), pair, words[pair])
+        _number_of(table, words[pair], pair)
 
 
 @compiled(None)
@@ -308,11 +295,8 @@ def _number_pairs(table: _PairTable, count: int, segments: SegmentBatch, watched
         elif not (watched[sockets[4] >> 16 & 0xFFFF] or watched[sockets[4] & 0xFFFF]):
             pairs[row] = UNWATCHED
         else:
-            slot = _slot(table, sockets)
-            if table.slots[slot] == _FREE:
-                _add(table, slot, count, sockets)
-                count += 1
-            pairs[row] = table.slots[slot]
+            pairs[row] = _number_of(table, sockets, count)
+            count += pairs[row] == count
     return count
 
 

@@ -170,7 +170,7 @@ def was_said(table: Any, connection: Any, fingerprint: Any, sequence: Any) -> An
     """Return whether a connection made a statement before a sequence, and add it if it did not."""
     slots, words = table.slots, (connection[0], connection[1], fingerprint)
     mask = np.uint64(len(slots) - 1)
-    slot = first_slot(hashed(table.keys, np.uint64(0), words, 3), len(slots))
+    slot = first_slot(hashed(table.keys, np.uint64(0), words), len(slots))
     while slots[slot, _SEQUENCE] != 0:
         row = slots[slot]
         if row[0] == connection[0] and row[1] == connection[1] and row[2] == fingerprint:
@@ -194,7 +194,7 @@ def _slot(  # noqa: PLR0917 - compiled functions are called by position
 ) -> Any:
     """Find the slot of a gathering of this generation, or a free slot for it."""
     mask = np.uint64(len(slots) - 1)
-    slot = first_slot(hashed(keys, np.uint64(0), (statement, paired), 2), len(slots))
+    slot = first_slot(hashed(keys, np.uint64(0), (statement, paired)), len(slots))
     while slots[slot, 0] == generation:
         place = slots[slot, 1]
         if places[place] == statement and folded.paired_sequences[place] == paired:

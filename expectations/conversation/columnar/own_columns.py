@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from decoders.compilation import compiled
 from decoders.frame.record import Kind
 from decoders.keyed_hash import HashKeys
+from decoders.open_addressing import grouped
 from decoders.protocol import API_VERSIONS, HEARTBEAT_APIS
-from expectations.conversation.columnar.open_addressing import grouped
 from expectations.conversation.columnar.reading import TEXT, WORDS
 from expectations.conversation.columnar.statement_columns import NO_TEXT, Numbered, halves_of
 from expectations.conversation.statement_template import is_own_text

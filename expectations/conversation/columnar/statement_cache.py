@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from decoders.frame.record import Record
 from decoders.keyed_hash import FingerprintKeys, HashKeys, fingerprints
+from decoders.open_addressing import grouped
 from decoders.schema.registry import Schemas
 from decoders.wire.columnar.events import Events
 from decoders.wire.columnar.frames import FrameBatch
@@ -36,7 +37,6 @@ from expectations.conversation.columnar.folding import (
     is_foldable,
     may_hide_heartbeat,
 )
-from expectations.conversation.columnar.open_addressing import grouped
 from expectations.conversation.columnar.own_columns import TextNumbers, own_columns
 from expectations.conversation.columnar.reading import TEXT, TRAITS, WORDS, ReadFrames
 from expectations.conversation.columnar.statement_columns import (

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 
-from expectations.conversation.columnar.open_addressing import grouped
+from decoders.open_addressing import grouped
 from tests.expectations.conversation.columnar.scalar_reads import HASH_KEYS
 
 TEXTS, LENGTH = 20_000, 8

@@ -25,9 +25,9 @@ def free_slots(rows: int) -> NDArray[np.int64]:
 
 @inlined
 def slot_of_row(rows: Any, slots: Any, keys: Any, key: Any) -> Any:
-    """Return the slot of the row that begins with a key, a tuple of int64, or the free one for it."""
+    """Return the slot of the row that begins with a key, several int64, or the free one for it."""
     mask = np.uint64(len(slots) - 1)
-    slot = first_slot(hashed(keys, np.uint64(0), key, len(key)), len(slots))
+    slot = first_slot(hashed(keys, np.uint64(0), key), len(slots))
     while slots[slot] >= 0:
         row, is_same = rows[slots[slot]], True
         for at in range(len(key)):
@@ -81,15 +81,15 @@ def _word(data: Any, begin: Any) -> Any:
 
 @inlined
 def _hashed_text(keys: Any, value: Any, data: Any, begin: Any, length: Any) -> Any:
-    value = hashed(keys, value, (length,), 1)
+    value = hashed(keys, value, (length,))
     if length > 0:
         at, left = np.uint64(begin), length
         while left >= _WORD_BYTES:
-            value = hashed(keys, value, (_word(data, at),), 1)
+            value = hashed(keys, value, (_word(data, at),))
             at += np.uint64(_WORD_BYTES)
             left -= _WORD_BYTES
         while left > 0:
-            value = hashed(keys, value, (data[at],), 1)
+            value = hashed(keys, value, (data[at],))
             at += np.uint64(1)
             left -= 1
     return value
@@ -128,7 +128,7 @@ def _group(  # noqa: PLR0917 - compiled functions are called by position
     """Number the groups by their first rows. Returns the number of groups."""
     mask, count = np.uint64(len(slots) - 1), 0
     for row in range(len(words)):
-        value = hashed(keys, np.uint64(0), words[row], words.shape[1])
+        value = hashed(keys, np.uint64(0), words[row])
         for at in range(0, texts.shape[1], 2):
             value = _hashed_text(keys, value, data, texts[row, at], texts[row, at + 1])
         slot = first_slot(value, len(slots))
