@@ -41,6 +41,8 @@ MAX_FRAME = 100 * 1024 * 1024
 """Bytes of the largest request that a broker accepts by default (`socket.request.max.bytes`)."""
 SHORTEST_FRAME = 4
 """Bytes of a correlation ID. Only a raw SASL token may be shorter."""
+_TESTS_A_BYTE = 2
+"""How often a byte is decoded in vain, on average at most: a frame may seem to begin in each segment."""
 OPENING_SIZE = PREFIX + 2
 """Bytes that decide whether a connection may begin with a request: a length prefix and an API key."""
 Detect = Callable[[bytes | bytearray], bool | None]
@@ -232,9 +234,15 @@ class Framer:
         self._assembly: Assembly | None = None
         self._candidate = bytearray()
         self._candidate_chunks: deque[Chunk] = deque()
+        self._decodable = 0  # bytes that may still be decoded in vain
 
     def push(self, chunk: Chunk) -> Iterator[Framed]:
         """Process the next bytes."""
+        size, candidate = len(chunk.payload), len(self._candidate)
+        self._decodable = min(self._decodable, _TESTS_A_BYTE * candidate) + _TESTS_A_BYTE * size
+        yield from self._add(chunk)
+
+    def _add(self, chunk: Chunk) -> Iterator[Framed]:
         if self.state is FramerState.SYNCHRONISED:
             yield from self._cut_frames(chunk)
         elif self.is_opaque:
@@ -328,8 +336,7 @@ class Framer:
     def _test_candidate(self) -> Iterator[Framed]:
         """Test whether the candidate begins a frame, and drop its first chunk if it does not."""
         while self._candidate:
-            is_opening = self.state is FramerState.OPENING
-            results = self._test_opening() if is_opening else self._test_resumption()
+            results = self._test_opening() if self.state is FramerState.OPENING else self._test_resumption()
             if results is None:
                 return
             yield from results
@@ -344,15 +351,16 @@ class Framer:
     def _test_resumption(self) -> Iterable[Framed] | None:
         if not self._candidate_chunks[0].starts_segment:
             return [self._drop_first_chunk()]
-        resumes = self._resumes(self._candidate, 0)
+        end = PREFIX + int.from_bytes(self._candidate[:PREFIX])
+        decoded = end if end <= len(self._candidate) else 0
+        resumes = decoded <= self._decodable and self._resumes(self._candidate, 0)
         if resumes is not False:
             return self._accept() if resumes else None
+        self._decodable -= min(decoded, self._decodable)
         is_other_protocol = self._is_other_protocol(self._candidate)
         if is_other_protocol is None:
             return None
-        if is_other_protocol:
-            return [self._reject(self._other_protocol_reason)]
-        return [self._drop_first_chunk()]
+        return [self._reject(self._other_protocol_reason) if is_other_protocol else self._drop_first_chunk()]
 
     def _is_cut_frame(self, gap: Gap) -> bool:
         """Whether the candidate is a frame whose missing end is as long as the gap."""
@@ -361,10 +369,11 @@ class Framer:
 
     def _accept(self) -> Iterator[Framed]:
         chunks = list(self._candidate_chunks)
-        self._clear_candidate()
+        self._candidate.clear()
+        self._candidate_chunks.clear()
         self.state = FramerState.SYNCHRONISED
         for chunk in chunks:
-            yield from self.push(chunk)
+            yield from self._add(chunk)
 
     def _reject(self, reason: SkipReason = SkipReason.OPAQUE) -> Loss:
         chunk = self._candidate_chunks[-1]
@@ -386,8 +395,5 @@ class Framer:
         held = self._assembly.held if self._assembly else 0
         self._ledger.skip(reason, len(self._candidate) + held)
         self._assembly = None
-        self._clear_candidate()
-
-    def _clear_candidate(self) -> None:
         self._candidate.clear()
         self._candidate_chunks.clear()

@@ -247,13 +247,12 @@ class Stream:
         self._unsure = None
 
     def _drop_doubted(self, captured_at: int) -> None:
-        """Drop what has been held for RESENT_WITHIN and is not acknowledged."""
+        """Drop what is not acknowledged and has been held for RESENT_WITHIN, or up to a tenth longer."""
         last, received = captured_at - RESENT_WITHIN, self._acknowledged
-        self._drop(
-            lambda chunk: chunk.captured_at <= last and chunk.offset >= received, Contradiction.SEQUENCE
-        )
+        self._drop(lambda each: each.captured_at <= last and each.offset >= received, Contradiction.SEQUENCE)
         held_since = min((chunk.captured_at for chunk in self._chunks), default=NOTHING_HELD - RESENT_WITHIN)
-        self._doubted_at = held_since + RESENT_WITHIN
+        # Every piece is looked at, and a stranger can make many whose times differ.
+        self._doubted_at = max(held_since, captured_at - RESENT_WITHIN * 9 // 10) + RESENT_WITHIN
 
     def may_be_acknowledged(self, number: int) -> bool:
         """Whether the sender of this stream may take a segment with this acknowledgment (RFC 5961, 5.2)."""
@@ -326,12 +325,10 @@ class Stream:
             yield Gap(chunk.offset, len(chunk.payload), chunk.captured_at, chunk.position)
         else:
             yield chunk
-        if chunk.missing:
-            yield from self._skip_missing(chunk)
+        yield from self._skip_missing(chunk)
 
     def _skip_missing(self, chunk: Chunk) -> Iterator[Gap]:
-        end = chunk.end + chunk.missing
-        yield from self.give_up(end, chunk.captured_at, chunk.position, is_sure=True)
+        yield from self.give_up(chunk.end + chunk.missing, chunk.captured_at, chunk.position, is_sure=True)
 
     def _pass(self, offset: int) -> None:
         """Move the next byte to an offset."""
@@ -393,8 +390,9 @@ def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
 
 
 def _conflict(chunk: Chunk, held: Chunk) -> tuple[int, int] | None:
-    """Return where two chunks overlap if their bytes differ there."""
+    """Return where two chunks overlap if their bytes differ there, and the held ones are not yet disputed."""
     start, end = max(chunk.offset, held.offset), min(chunk.end, held.end)
-    if end <= start or chunk.part(start, end).payload == held.part(start, end).payload:
+    if end <= start or held.is_disputed:
         return None
-    return start, end
+    same = chunk.payload[start - chunk.offset : end - chunk.offset]
+    return None if same == held.payload[start - held.offset : end - held.offset] else (start, end)
