@@ -163,7 +163,9 @@ class Stream:
         return self._end is not None
 
     def withdraw_end(self) -> None:
-        """Forget the FIN: its sender goes on behind it."""
+        """Forget the FIN: its sender goes on behind it. If its number was acknowledged, that was no byte."""
+        if self._acknowledged - 1 == self._end:
+            self._acknowledged -= 1
         self._end = None
 
     def snapshot(self) -> StreamSnapshot:

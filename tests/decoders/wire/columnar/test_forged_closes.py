@@ -108,6 +108,16 @@ def test_a_fin_behind_which_its_sender_goes_on_is_none() -> None:
     assert tracker.ledger.contradictions == {Contradiction.FIN: 1}
 
 
+def test_the_acknowledgment_of_a_fin_that_is_withdrawn_is_of_no_byte() -> None:
+    """The one that withdraws it is cut before the bytes that it has behind the FIN."""
+    fin, answer = PACKETS[-2], like(PACKETS[-1], flags=ACK)
+    beyond = like(fin, flags=ACK, sequence=-40, payload=bytes(60))
+    beyond = beyond._replace(data=beyond.data[:-30])
+    _, tracker = followed([*PACKETS[:-1], answer, beyond])
+    assert tracker.ledger.contradictions == {Contradiction.FIN: 1}
+    assert tracker.ledger.lost == 0
+
+
 @pytest.mark.parametrize("flags", [FIN | ACK, RST | ACK], ids=["fin", "rst"])
 @pytest.mark.parametrize("at", [len(PACKETS) - 2, len(PACKETS) - 1], ids=["first", "last"])
 @pytest.mark.parametrize(("acknowledgment", "is_possible"), [(-FAR, False), (FAR, False), (-40, True)])
