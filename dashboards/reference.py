@@ -19,7 +19,7 @@ from expectations.judging.finding import Finding
 from expectations.rules.base.reason import Reason
 from streaming.commands import feed, run
 from streaming.metrics.definitions import BUILD_INFO, METRICS, Metric
-from streaming.settings.configuration import Configuration
+from streaming.settings.configuration import Configuration, description
 
 REFERENCE: Final = "docs/configuration.md"
 _HEAD: Final = """\
@@ -71,7 +71,7 @@ def reference() -> str:
     """Return the page in Markdown. Raises KeyError if a setting is neither described nor a table."""
     hints = get_type_hints(Configuration, include_extras=True)
     fields = {field.name: field for field in msgspec.structs.fields(Configuration)}
-    described = [name for name in fields if _description(hints[name])]
+    described = [name for name in fields if description(hints[name])]
     entries = [_entry(name, hints[name], _default(fields[name])) for name in described]
     others = [name for name in fields if name not in described]
     sections = [_section(name, hints[name]) if _struct_in(hints[name]) else _OPEN[name] for name in others]
@@ -97,7 +97,7 @@ Other levels for rules, by their IDs: `violation`, `improvement` or `information
 
 def _entry(name: str, hint: Any, default: str) -> str:
     used = ", ".join(f"`{command}`" for command, names in _COMMANDS.items() if name in names)
-    meaning, shown = _description(hint), f", by default {default}" if default else ""
+    meaning, shown = description(hint), f", by default {default}" if default else ""
     return f"### {name}\n\n{meaning[0].upper()}{meaning[1:]}. *{_type(hint)}{shown}; {used or 'no flag'}*\n\n"
 
 
@@ -134,11 +134,6 @@ def _struct_in(hint: Any) -> type[msgspec.Struct] | None:
     bare = _bare(hint)
     found = get_args(bare)[0] if get_origin(bare) is list else bare
     return found if isinstance(found, type) and issubclass(found, msgspec.Struct) else None
-
-
-def _description(hint: Any) -> str:
-    metadata = hint.__metadata__ if get_origin(hint) is Annotated else ()
-    return next((each.description for each in metadata if getattr(each, "description", None)), "")
 
 
 _NAMES: Final = {str: "text", int: "number", float: "number", bool: "true or false", type(None): ""}

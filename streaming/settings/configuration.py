@@ -37,7 +37,6 @@ _HOUR: Final = 3600 * 1_000_000_000
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 _LISTS = frozenset({"interface", "keep", "ports", "spec", "tls_keylog"})
-Described = msgspec.Meta
 Port = Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_PORT)]
 
 
@@ -138,159 +137,100 @@ class MetricsTls(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Configuration(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Every setting, with its default. A flag's help is the setting's description."""
 
-    bootstrap: Annotated[str, Described(description="Kafka's host:port for the topics")] = "127.0.0.1:9092"
+    bootstrap: Annotated[str, "Kafka's host:port for the topics"] = "127.0.0.1:9092"
     allow_watched_bootstrap: Annotated[
-        bool,
-        Described(description="true if the query may read from brokers whose ports the feeder watches"),
+        bool, "true if the query may read from brokers whose ports the feeder watches"
     ] = False
-    frames_topic: Annotated[str, Described(description="topic of the captured frames")] = "kipwatch.frames"
-    findings_topic: Annotated[str, Described(description="topic of the findings")] = "kipwatch.findings"
-    quarantine_topic: Annotated[
-        str, Described(description="topic of records of the frames topic that cannot be read")
-    ] = "kipwatch.quarantine"
-    interface: Annotated[
-        list[str], Described(description="network interfaces to capture on, separated by commas")
-    ] = msgspec.field(default_factory=lambda: ["lo"])
-    ports: Annotated[list[Port], Described(description="broker ports to capture, separated by commas")] = (
-        msgspec.field(default_factory=lambda: [9092])
+    frames_topic: Annotated[str, "topic of the captured frames"] = "kipwatch.frames"
+    findings_topic: Annotated[str, "topic of the findings"] = "kipwatch.findings"
+    quarantine_topic: Annotated[str, "topic of records of the frames topic that cannot be read"] = (
+        "kipwatch.quarantine"
     )
-    cluster: Annotated[str, Described(description="name of the watched cluster, at most 24 bytes")] = ""
-    feeder: Annotated[str, Described(description="name of this feeder, at most 24 bytes")] = "feeder"
-    metrics_address: Annotated[
-        str, Described(description="where the application serves /metrics and a page to read")
-    ] = "127.0.0.1:9108"
-    feeder_metrics_address: Annotated[str, Described(description="where the feeder serves /metrics")] = (
-        "127.0.0.1:9107"
+    interface: Annotated[list[str], "network interfaces to capture on, separated by commas"] = msgspec.field(
+        default_factory=lambda: ["lo"]
     )
-    user: Annotated[
-        str, Described(description="user to switch to when the capture is open, if started as root")
-    ] = ""
+    ports: Annotated[list[Port], "broker ports to capture, separated by commas"] = msgspec.field(
+        default_factory=lambda: [9092]
+    )
+    cluster: Annotated[str, "name of the watched cluster, at most 24 bytes"] = ""
+    feeder: Annotated[str, "name of this feeder, at most 24 bytes"] = "feeder"
+    metrics_address: Annotated[str, "where the application serves /metrics and a page to read"] = (
+        "127.0.0.1:9108"
+    )
+    feeder_metrics_address: Annotated[str, "where the feeder serves /metrics"] = "127.0.0.1:9107"
+    user: Annotated[str, "user to switch to when the capture is open, if started as root"] = ""
     ring_mebibytes: Annotated[
         int,
-        Described(
-            description="MiB of captured packets that the kernel buffers per interface",
-            ge=2,
-            le=MOST_MEBIBYTES,
-        ),
+        msgspec.Meta(ge=2, le=MOST_MEBIBYTES),
+        "MiB of captured packets that the kernel buffers per interface",
     ] = 64
     max_request_bytes: Annotated[
         int,
-        Described(
-            description="longest request that the brokers accept (socket.request.max.bytes)",
-            ge=1024,
-            le=LONGEST_FRAME,
-        ),
+        msgspec.Meta(ge=1024, le=LONGEST_FRAME),
+        "longest request that the brokers accept (socket.request.max.bytes)",
     ] = MAX_FRAME
     tls_keylog: Annotated[
-        list[str],
-        Described(
-            description="key logs (NSS format) of brokers or clients, to decrypt TLS, separated by commas"
-        ),
+        list[str], "key logs (NSS format) of brokers or clients, to decrypt TLS, separated by commas"
     ] = []
     queue_mebibytes: Annotated[
         int,
-        Described(
-            description="MiB of records that may wait while Kafka is slow or unreachable",
-            ge=1,
-            le=MOST_MEBIBYTES,
-        ),
+        msgspec.Meta(ge=1, le=MOST_MEBIBYTES),
+        "MiB of records that may wait while Kafka is slow or unreachable",
     ] = 256
     block_milliseconds: Annotated[
-        int,
-        Described(description="milliseconds after which the feeder sends frames that fill no block", ge=1),
+        Count, "milliseconds after which the feeder sends frames that fill no block"
     ] = 100
     kafka: Annotated[
-        dict[str, str | int | bool],
-        Described(description="settings of kipwatch's own Kafka clients, by librdkafka's names"),
+        dict[str, str | int | bool], "settings of kipwatch's own Kafka clients, by librdkafka's names"
     ] = {}
-    checkpoint: Annotated[str, Described(description="folder of the query's checkpoint")] = (
-        "kipwatch-checkpoint"
-    )
-    archive: Annotated[
-        str, Described(description="folder of the archive's Parquet tables; if empty, none are written")
-    ] = ""
-    owners: Annotated[
-        str,
-        Described(description="TOML file that says whose a client is; if empty, findings have no owner"),
-    ] = ""
+    checkpoint: Annotated[str, "folder of the query's checkpoint"] = "kipwatch-checkpoint"
+    archive: Annotated[str, "folder of the archive's Parquet tables; if empty, none are written"] = ""
+    owners: Annotated[str, "TOML file that says whose a client is; if empty, findings have no owner"] = ""
     policies: Annotated[
         str,
-        Described(
-            description="policies of your own, a file or a folder, by which the query validates samples of "
-            "what it would archive; if empty, none"
-        ),
+        "policies of your own, a file or a folder, by which the query validates samples of "
+        "what it would archive; if empty, none",
     ] = ""
-    buckets: Annotated[
-        int, Described(description="buckets of connections; fixed by the checkpoint", ge=1)
-    ] = 16
-    shuffle_partitions: Annotated[
-        int, Described(description="Spark's shuffle partitions; fixed by the checkpoint", ge=1)
-    ] = 2
-    trigger_seconds: Annotated[int, Described(description="seconds between two micro-batches", ge=1)] = 1
+    buckets: Annotated[Count, "buckets of connections; fixed by the checkpoint"] = 16
+    shuffle_partitions: Annotated[Count, "Spark's shuffle partitions; fixed by the checkpoint"] = 2
+    trigger_seconds: Annotated[Count, "seconds between two micro-batches"] = 1
     label_limit: Annotated[
-        int,
-        Described(
-            description="maximum number of values of a metric label that comes from the wire; a tenth of it "
-            "for the versions of each client software. Others are counted as other",
-            ge=1,
-        ),
+        Count,
+        "maximum number of values of a metric label that comes from the wire; a tenth of it "
+        "for the versions of each client software. Others are counted as other",
     ] = LABEL_LIMIT
-    master: Annotated[
-        str,
-        Described(description="Spark's master; if empty, all cores of this machine, or that of spark-submit"),
-    ] = ""
-    spark: Annotated[
-        dict[str, str], Described(description="further settings of Spark, by its own names")
-    ] = {}
+    master: Annotated[str, "Spark's master; if empty, all cores of this machine, or that of spark-submit"] = (
+        ""
+    )
+    spark: Annotated[dict[str, str], "further settings of Spark, by its own names"] = {}
     after_loss: Annotated[
         bool,
-        Described(
-            description="true to continue although frames after the checkpoint are lost; connections known "
-            "by then count as interrupted"
-        ),
+        "true to continue although frames after the checkpoint are lost; connections known "
+        "by then count as interrupted",
     ] = False
-    frames_per_batch: Annotated[
-        int, Described(description="maximum number of frames in a micro-batch", ge=1)
-    ] = 1_000_000
+    frames_per_batch: Annotated[Count, "maximum number of frames in a micro-batch"] = 1_000_000
     schemas: Annotated[
         str,
-        Described(
-            description="release to decode with: a kafka-clients jar, a table, or a folder of message files; "
-            "if empty, the newest known release"
-        ),
+        "release to decode with: a kafka-clients jar, a table, or a folder of message files; "
+        "if empty, the newest known release",
     ] = ""
     spec: Annotated[
-        list[str],
-        Described(
-            description="readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
-        ),
+        list[str], "readings of KIPs, such as kip1082=text, separated by commas; if empty, as released"
     ] = []
     keep: Annotated[
         list[Literal["principal"]],
-        Described(
-            description="what else is kept: principal, the names under which clients log in, never a secret"
-        ),
+        "what else is kept: principal, the names under which clients log in, never a secret",
     ] = []
     kubernetes: Annotated[
-        bool,
-        Described(
-            description="true to name clients by the pods of the Kubernetes cluster that the feeder runs in"
-        ),
+        bool, "true to name clients by the pods of the Kubernetes cluster that the feeder runs in"
     ] = False
     identities: Annotated[
         Literal["plain", "keyed-hash"],
-        Described(
-            description="how clients are named: plain, or as keyed-hash in the topic (addresses), state, "
-            "findings and reports (addresses and IDs)"
-        ),
+        "how clients are named: plain, or as keyed-hash in the topic (addresses), state, "
+        "findings and reports (addresses and IDs)",
     ] = "plain"
-    identities_key: Annotated[
-        str, Described(description="where the key of keyed-hash is: env:NAME or file:PATH")
-    ] = ""
-    log_level: Annotated[
-        LogLevel,
-        Described(description="the lowest level that is logged: debug, info, warning or error"),
-    ] = "info"
+    identities_key: Annotated[str, "where the key of keyed-hash is: env:NAME or file:PATH"] = ""
+    log_level: Annotated[LogLevel, "the lowest level that is logged: debug, info, warning or error"] = "info"
     topics: Topics = Topics()
     metrics_tls: MetricsTls = MetricsTls()
     exclude: list[Exclude] = []
@@ -338,8 +278,7 @@ def add_flags(
     )
     hints = get_type_hints(Configuration, include_extras=True)
     for name in names:
-        described = hints[name].__metadata__[0].description
-        default = defaults.get(name) or _default(name)
+        described, default = description(hints[name]), defaults.get(name) or _default(name)
         parser.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
@@ -347,6 +286,11 @@ def add_flags(
             metavar="VALUE",
             help=f"{described} (default: {default})" if default else described,
         )
+
+
+def description(hint: Any) -> str:
+    """Return what the type of a setting says in words, "" for a table."""
+    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, str)), "")
 
 
 def configure(flags: argparse.Namespace) -> Configuration:
