@@ -12,10 +12,10 @@ import shutil
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.broker.child_guard import GuardedProcess
 from streaming.broker.ports import HOST, free_ports
@@ -67,38 +67,11 @@ class Server(GuardedProcess):
             return False
 
 
-class Observers:
-    """The two servers. A context manager that starts and ends both."""
+class Observers(NamedTuple):
+    """The two servers, which run."""
 
-    def __init__(
-        self, configuration: Configuration, *, rules: Path = RULES, routing: Path | None = None
-    ) -> None:
-        """`rules` is the rule file, `routing` a configuration of Alertmanager in place of the silent one.
-
-        Raises UserError if one of the two programs is not installed, or the pages are served by TLS.
-        """
-        if configuration.metrics_tls != MetricsTls():
-            raise UserError("--observe does not read pages that are served by TLS: leave [metrics_tls] out")
-        self._programs = _installed(PROMETHEUS), _installed(ALERTMANAGER)
-        self._targets = {
-            "kipwatch": configuration.metrics_address,
-            "kipwatch-feeder": configuration.feeder_metrics_address,
-        }
-        self._rules, self._routing = rules, routing
-        self._stack = ExitStack()
-        self.prometheus: Server
-        self.alertmanager: Server
-
-    def __enter__(self) -> Observers:
-        try:
-            self._start(Path(self._stack.enter_context(TemporaryDirectory(prefix="kipwatch-observe-"))))
-        except BaseException:
-            self._stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    prometheus: Server
+    alertmanager: Server
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -106,18 +79,34 @@ class Observers:
         alerts = next(filter(self.prometheus.responds, ALERT_PAGES), ALERT_PAGES[0])
         return {"prometheus": f"{self.prometheus.url}{alerts}", "alertmanager": self.alertmanager.url}
 
-    def _start(self, folder: Path) -> None:
-        prometheus, alertmanager = free_ports(2)
-        program, manager = self._programs
-        routing = self._routing or _write(folder / "alertmanager.json", alertmanager_settings())
-        self.alertmanager = self._stack.enter_context(
-            start_alertmanager(manager, routing, alertmanager, folder)
-        )
-        scraping = prometheus_settings(self._targets, self.alertmanager.address, self._rules)
-        file = _write(folder / "prometheus.json", scraping)
-        self.prometheus = self._stack.enter_context(start_prometheus(program, file, prometheus, folder))
-        self.alertmanager.wait()
-        self.prometheus.wait()
+
+@contextmanager
+def observing(
+    configuration: Configuration, *, rules: Path = RULES, routing: Path | None = None
+) -> Iterator[Observers]:
+    """Start both servers, and end them afterwards.
+
+    `rules` is the rule file, `routing` a configuration of Alertmanager in place of the silent one. Raises
+    UserError if one of the two programs is not installed, or the pages are served by TLS.
+    """
+    if configuration.metrics_tls != MetricsTls():
+        raise UserError("--observe does not read pages that are served by TLS: leave [metrics_tls] out")
+    program, manager = _installed(PROMETHEUS), _installed(ALERTMANAGER)
+    targets = {
+        "kipwatch": configuration.metrics_address,
+        "kipwatch-feeder": configuration.feeder_metrics_address,
+    }
+    port, port_of_alerts = free_ports(2)
+    with TemporaryDirectory(prefix="kipwatch-observe-") as name:
+        folder = Path(name)
+        routing = routing or _write(folder / "alertmanager.json", alertmanager_settings())
+        with start_alertmanager(manager, routing, port_of_alerts, folder) as alertmanager:
+            scraping = prometheus_settings(targets, alertmanager.address, rules)
+            file = _write(folder / "prometheus.json", scraping)
+            with start_prometheus(program, file, port, folder) as prometheus:
+                alertmanager.wait()
+                prometheus.wait()
+                yield Observers(prometheus, alertmanager)
 
 
 def add_observe_flag(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +123,7 @@ def observed(wanted: bool, configuration: Configuration) -> Iterator[dict[str, s
     if not wanted:
         yield {}
         return
-    with Observers(configuration) as observers:
+    with observing(configuration) as observers:
         yield observers.addresses
 
 

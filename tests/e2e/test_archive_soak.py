@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from streaming.commands.main import main
-from streaming.observe import Observers
+from streaming.observe import observing
 from tests.dashboards.dashboard_files import queries
 from tests.dashboards.prometheus import series_of
 from tests.dashboards.stored_series import panel
@@ -72,7 +72,7 @@ class Soaked(NamedTuple):
 def soaked(tmp_path_factory: pytest.TempPathFactory) -> Soaked:
     random = Random(KILLS)
     with ArchiveSoak(tmp_path_factory.mktemp("soak")) as soak:
-        with Observers(soak.pages) as observers:
+        with observing(soak.pages) as observers:
             soak.publish_strangers()
             with working(soak.watched):
                 time.sleep(SECONDS / 2)

@@ -37,7 +37,7 @@ from streaming.demo.screen import Screen
 from streaming.demo.workload import api_versions
 from streaming.feeder.capture import can_capture
 from streaming.metrics.exposition import MetricsPage
-from streaming.observe import Observers
+from streaming.observe import observing
 from streaming.probe.client import InstanceClient, new_instance_id
 from streaming.settings.configuration import Configuration
 from tests.dashboards.dashboard_files import DASHBOARDS, PANELS, queries
@@ -163,7 +163,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
         receiving(folder) as (routing, sent),
         playing(folder, FIRST, configuration) as played,
         # After the feeder and the query have started: on a busy machine their absence would be alerted.
-        Observers(configuration, rules=rules, routing=routing) as observers,
+        observing(configuration, rules=rules, routing=routing) as observers,
     ):
         road, demo = played.road, played.demo
         demo.play(PLAYED_SECONDS)

@@ -19,9 +19,9 @@ from streaming.commands import demo, run
 from streaming.metrics.exposition import Exposition, serve
 from streaming.observe import (
     RULES,
-    Observers,
     alertmanager_settings,
     observed,
+    observing,
     prometheus_settings,
     reachable,
     start_prometheus,
@@ -62,7 +62,7 @@ def targets(prometheus: str) -> dict[str, str]:
 @pytest.mark.slow
 def test_prometheus_scrapes_and_sends_alerts_to_alertmanager(application: Exposition) -> None:
     """The watchdog fires within seconds; a feeder that does not run is shown as down."""
-    with Observers(watched(application)) as observers:
+    with observing(watched(application)) as observers:
         until(lambda: targets(observers.prometheus.url) == {"kipwatch": "up", "kipwatch-feeder": "down"})
         alerts = until(lambda: get(f"{observers.alertmanager.url}/api/v2/alerts"))
         assert {alert["labels"]["alertname"] for alert in alerts} == {"KipwatchWatchdog"}
@@ -75,7 +75,7 @@ def test_prometheus_scrapes_and_sends_alerts_to_alertmanager(application: Exposi
 
 def test_both_servers_listen_on_loopback_alone_and_end(application: Exposition) -> None:
     """Neither of them asks for a password."""
-    with Observers(watched(application)) as observers:
+    with observing(watched(application)) as observers:
         ports = {
             int(server.address.rpartition(":")[2])
             for server in (observers.prometheus, observers.alertmanager)
@@ -107,8 +107,9 @@ def test_a_server_that_is_not_installed_is_an_error_of_one_line_that_says_how_to
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(UserError, match=r"--observe needs prometheus.*apt-get install") as raised:
-        Observers(Configuration())
+    needed = pytest.raises(UserError, match=r"--observe needs prometheus.*apt-get install")
+    with needed as raised, observing(Configuration()):
+        pass
     assert "\n" not in str(raised.value)
 
 
