@@ -47,9 +47,6 @@ _SETTINGS = PINS.with_name("ivysettings.xml")
 _ERRORS = ("Server access error", "Host ", "module not found:", "[FAILED", "Exception in thread")
 IvyConfiguration = Literal["broker", "connector", "s3"]
 
-# Lists all jars of a folder, and is written last. A listed jar that is missing was deleted later.
-_LISTING = "complete"
-
 
 def jars(configuration: IvyConfiguration, report: Callable[[str], None] | None = None) -> list[Path]:
     """Return the jars of an Ivy configuration. Resolves all of its pins first if the cache lacks a jar.
@@ -59,7 +56,7 @@ def jars(configuration: IvyConfiguration, report: Callable[[str], None] | None =
     pins = S3_PINS if configuration == "s3" else PINS
     home = _cache() / _digest(pins)
     try:
-        if not complete(home):
+        if not complete(home, pins):
             _fill(home, pins, report or _ignore)
         _refuse_changed(home, pins)
     except OSError as error:
@@ -68,15 +65,9 @@ def jars(configuration: IvyConfiguration, report: Callable[[str], None] | None =
     return [home / name for name in _recorded(pins) if name.startswith(f"{configuration}/")]
 
 
-def complete(home: Path) -> bool:
-    """Whether a cache folder holds every jar that its listing names."""
-    return (home / _LISTING).is_file() and all((home / name).is_file() for name in _listed(home))
-
-
-def seal(home: Path) -> None:
-    """Make a folder that holds all its jars complete by writing its listing."""
-    names = sorted(str(jar.relative_to(home)) for jar in home.glob("*/*.jar"))
-    (home / _LISTING).write_text("\n".join(names))
+def complete(home: Path, pins: Path) -> bool:
+    """Whether a cache folder holds every recorded jar. One that is missing was deleted later."""
+    return all((home / name).is_file() for name in _recorded(pins))
 
 
 def _cache() -> Path:
@@ -93,14 +84,10 @@ def _digest(pins: Path) -> str:
     return hashlib.sha256(pins.read_bytes()).hexdigest()[:16]
 
 
-def _listed(home: Path) -> list[str]:
-    return (home / _LISTING).read_text().splitlines()
-
-
 def _fill(home: Path, pins: Path, report: Callable[[str], None]) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
     with _locked(home.with_suffix(".lock"), report):
-        if complete(home):  # filled by another process
+        if complete(home, pins):  # filled by another process
             return
         partial = home.with_suffix(".partial")
         _remove(partial)  # left by a process that was killed
@@ -108,7 +95,6 @@ def _fill(home: Path, pins: Path, report: Callable[[str], None]) -> None:
             retrieve(pins, partial, report)
             _remove(partial / "ivy")
             verify(partial, pins)
-            seal(partial)
             _remove(home)
             partial.rename(home)
         finally:

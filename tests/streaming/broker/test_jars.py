@@ -23,7 +23,6 @@ from streaming.broker.jars import (
     java,
     progress,
     record,
-    seal,
     verify,
     version_in,
 )
@@ -43,15 +42,12 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "kipwatch" / "jars"
 
 
-def test_a_folder_is_complete_while_all_its_jars_are_there(tmp_path: Path) -> None:
-    jar = tmp_path / "broker" / "a-1.jar"
-    jar.parent.mkdir()
-    jar.touch()
-    assert not complete(tmp_path)
-    seal(tmp_path)
-    assert complete(tmp_path)
-    jar.unlink()
-    assert not complete(tmp_path)
+def test_a_folder_is_complete_while_all_its_jars_are_there(pins: Path, tmp_path: Path) -> None:
+    home = fetched(tmp_path / "new")
+    assert complete(home, pins)
+    (home / "broker" / "a-1.jar").unlink()
+    assert not complete(home, pins)
+    assert not complete(tmp_path / "absent", pins)
 
 
 def test_a_cache_that_cannot_be_written_is_a_user_error(
