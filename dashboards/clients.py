@@ -72,7 +72,6 @@ def _who_offends() -> list[panels.Panel]:
             {"Offences": queries.client_offences(Level.VIOLATION, "rule", *queries.BY_SOFTWARE)},
             [CLIENT, VERSION, RULE, tables.count("Offences")],
             empty=NONE_FOUND,
-            sort=["Offences"],
         ),
         tables.table_panel(
             "Who is at risk",
@@ -84,7 +83,6 @@ def _who_offends() -> list[panels.Panel]:
             },
             [CLIENT, VERSION, tables.count("Forbidden"), tables.count("Advised against")],
             empty=NONE_FOUND,
-            sort=["Forbidden", "Advised against"],
         ),
     ]
 
@@ -106,7 +104,6 @@ def _who_is_connected() -> list[panels.Panel]:
                 tables.count("Offences"),
             ],
             empty=NOBODY,
-            sort=["Connections", "Offences"],
         ),
         panels.graph_panel(
             "Open connections by client software",
@@ -196,7 +193,6 @@ def _its_connections() -> list[panels.Panel]:
             {"Offences": fleet_queries.offences_by(*queries.BY_OFFENCE)},
             [RULE, CLIENT, VERSION, tables.LEVEL_NAME, tables.count("Offences")],
             empty="no offence in the range",
-            sort=["Offences"],
         ),
     ]
 
@@ -211,7 +207,6 @@ def _what_it_sends() -> list[panels.Panel]:
             {"Requests": fleet_queries.fated_by(*fleet_queries.VERSION, "fate")},
             [API, API_VERSION, tables.FATE, tables.count("Requests")],
             empty=NO_REQUEST,
-            sort=["Requests"],
         ),
         panels.graph_panel(
             "Share of requests with an instance ID",
@@ -241,6 +236,5 @@ def _whether_it_finds_back() -> list[panels.Panel]:
             {"Offences": fleet_queries.offences_by("rule", *queries.BY_SOFTWARE, of="kip1242/.+")},
             [RULE, CLIENT, VERSION, tables.count("Offences")],
             empty="it reached the brokers that it meant to reach, or named none",
-            sort=["Offences"],
         ),
     ]

@@ -274,7 +274,6 @@ def _reasons() -> panels.Panel:
         {"Undecided": queries.UNDECIDED_BY_REASON},
         [RULE, tables.TableColumn("reason", "Reason", 170), tables.count("Undecided")],
         empty="no check was undecided",
-        sort=["Undecided"],
     )
 
 

@@ -77,7 +77,6 @@ def _versions() -> panels.Panel:
         {"Heartbeats": fleet_queries.HEARTBEATS_BY_CLIENT},
         [CLIENT, tables.PROTOCOL, API, API_VERSION, tables.count("Heartbeats")],
         empty=NO_HEARTBEAT,
-        sort=["Heartbeats"],
     )
 
 
@@ -88,5 +87,4 @@ def _offences() -> panels.Panel:
         {"Offences": fleet_queries.offences_by(fleet_queries.NAME, "rule", "level", of="kip1082/.+")},
         [CLIENT, RULE, tables.LEVEL_NAME, tables.count("Offences")],
         empty="no offence in the range",
-        sort=["Offences"],
     )

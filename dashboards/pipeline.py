@@ -220,7 +220,6 @@ def _decoded() -> list[panels.Panel]:
             [tables.TableColumn("reason", "Reason", 220), tables.count("Frames")],
             span=8,
             empty="no undecodable frame was counted",
-            sort=["Frames"],
         ),
         panels.with_figures(
             panels.graph_panel(
@@ -304,7 +303,6 @@ def _monitor() -> list[panels.Panel]:
             [tables.TableColumn("reason", "Reason", 220), tables.count("Times")],
             span=8,
             empty="no ending was counted",
-            sort=["Times"],
         ),
         panels.stat_panel(
             "Refused",
@@ -350,7 +348,6 @@ def _data() -> list[panels.Panel]:
             [tables.TableColumn("outcome", "Outcome", 160), tables.count("Samples")],
             span=4,
             empty=NOT_VALIDATED,
-            sort=["Samples"],
         ),
         panels.stat_panel(
             "What validation takes",
@@ -371,7 +368,6 @@ def _data() -> list[panels.Panel]:
             [tables.TableColumn("fate", "Fate", 160), tables.count("Records")],
             span=12,
             empty="no record was refused",
-            sort=["Records"],
         ),
         tables.table_panel(
             "Expectations",

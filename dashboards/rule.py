@@ -134,4 +134,5 @@ def _pages(addresses: Addresses) -> panels.Panel:
         [RULE, tables.TableColumn(links.PAGE, "Page", 420, leads=page), tables.count("Checks")],
         height=panels.STAT_HEIGHT,
         empty=panels.NOT_SCRAPED,
+        sort=(),
     )

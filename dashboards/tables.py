@@ -115,12 +115,15 @@ def table_panel(
     span: int = 24,
     height: int = panels.GRAPH_HEIGHT,
     empty: str,
-    sort: Sequence[str] = (),
+    sort: Sequence[str] | None = None,
 ) -> table.Panel:
     """Join the results of several queries by their labels. `queries` maps sources of columns to queries.
 
-    Labels without a column are left out. `sort` names headers, highest values first.
+    Labels without a column are left out. `sort` names headers, highest values first: by default those of
+    all counts.
     """
+    if sort is None:
+        sort = [column.header for column in columns if column.unit == panels.COUNT]
     names = _names(queries, columns)
     order: dict[str, object] = {
         "indexByName": {name: place for place, name in enumerate(names)},

@@ -65,7 +65,6 @@ def _who_would_break() -> list[panels.Panel]:
             {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.REMOVED,))},
             [CLIENT, API, API_VERSION, tables.count("Requests")],
             empty=NOBODY,
-            sort=["Requests"],
         ),
         tables.table_panel(
             "Who should move on",
@@ -73,7 +72,6 @@ def _who_would_break() -> list[panels.Panel]:
             {"Requests": fleet_queries.fated_by(*BY_VERSION, fates=(UpgradeFate.DEPRECATED,))},
             [CLIENT, API, API_VERSION, tables.count("Requests")],
             empty="no request is at a deprecated version, or none was read",
-            sort=["Requests"],
         ),
     ]
 
@@ -116,5 +114,4 @@ def _versions() -> panels.Panel:
         {"Requests": fleet_queries.fated_by(*BY_VERSION, "fate")},
         [CLIENT, API, API_VERSION, tables.FATE, tables.count("Requests")],
         empty="no request was read in the range",
-        sort=["Requests"],
     )
