@@ -63,18 +63,7 @@ class CheckedCapture(NamedTuple):
 
     def examine(self, through: Through = iter, archive: CaptureArchive | None = None) -> Examination:
         """Judge the capture, as the function `examine` does."""
-        paths, schemas, ports, terms, max_frame, key_logs, keeps_principals = self
-        return examine(
-            paths,
-            schemas,
-            ports,
-            terms,
-            max_frame,
-            key_logs=key_logs,
-            through=through,
-            archive=archive,
-            keeps_principals=keeps_principals,
-        )
+        return examine(**self._asdict(), through=through, archive=archive)
 
 
 def write_evidence(folder: Path, capture: CheckedCapture, examination: Examination) -> list[Finding]:
@@ -104,7 +93,7 @@ def _records_by_connection(capture: CheckedCapture, wanted: set[str]) -> Mapping
     kept: dict[str, list[Record]] = {connection: [] for connection in wanted}
     key_log = read_key_logs(capture.key_logs)
     recording = Recording(capture.paths, key_log)
-    records, _ = records_of(
+    records = records_of(
         capture.schemas, recording, capture.ports, recording.run, capture.max_frame, key_log=key_log
     )
     for record in records:

@@ -216,20 +216,16 @@ def records_of(
     max_frame: int = MAX_FRAME,
     *,
     key_log: KeyLog | None = None,
-) -> tuple[Iterator[Record], Tracker]:
-    """Return the records of packets, and the tracker whose ledger fills as they are read."""
+) -> Iterator[Record]:
+    """Yield the records of packets."""
     tracker = Tracker(schemas, ports=frozenset(ports), run=run, max_frame=max_frame, key_log=key_log)
-
-    def read() -> Iterator[Record]:
-        for packet in packets:
-            yield from tracker.feed(packet)
-        yield from tracker.finish()
-
-    return read(), tracker
+    for packet in packets:
+        yield from tracker.feed(packet)
+    yield from tracker.finish()
 
 
 def examine(
-    path: Path | Sequence[Path],
+    paths: Path | Sequence[Path],
     schemas: Schemas,
     ports: Iterable[int] = (),
     terms: Terms | None = None,
@@ -251,7 +247,7 @@ def examine(
     """
     key_log = read_key_logs(key_logs)
     names, terms = schemas.api_names, terms or Terms()
-    recording = Recording([path] if isinstance(path, Path) else path, key_log)
+    recording = Recording([paths] if isinstance(paths, Path) else paths, key_log)
     collector, tally = Collector(terms, names), _FilesTally(recording, archive)
     judge = CollectingJudge(collector, names, terms)
     states, answered, clock = dict[bytes, ConnectionState](), dict[str, set[ApiVersion]](), 0

@@ -134,7 +134,7 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, capture: _Capt
 def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:
     clients, (path, ports, max_frame, key_log) = ConnectedClients(), capture
     with open_capture(path, key_log) as packets:
-        records, _ = records_of(schemas, packets, ports, run_of_file(path), max_frame, key_log=key_log)
+        records = records_of(schemas, packets, ports, run_of_file(path), max_frame, key_log=key_log)
         for record in records:
             client = clients.of(record)
             yield record, client, decode_frame(schemas, record, client)

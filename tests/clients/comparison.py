@@ -40,8 +40,7 @@ def compare(capture: Path, watched: Watched, lines: Sequence[LoggedRequest]) -> 
     """Compare a capture of one port with the lines of the log since its beginning."""
     key_log = read_key_logs(watched.key_logs) if watched.key_logs else None
     with open_capture(capture) as packets:
-        read, _ = records_of(default_schemas(), packets, [watched.port], run=1, key_log=key_log)
-        records = list(read)
+        records = list(records_of(default_schemas(), packets, [watched.port], run=1, key_log=key_log))
     logged: Counter[Said] = Counter(
         (line.client, line.api_key, line.api_version, line.correlation_id, line.client_id) for line in lines
     )

@@ -65,7 +65,7 @@ def _units(fields: list[str]) -> Iterator[Unit]:
 def read_by_kipwatch(capture: Path, key_log: Path, ports: Iterable[int]) -> Counter[Unit]:
     with capture.open("rb") as stream:
         packets = read_capture(stream)
-        records, _ = records_of(default_schemas(), packets, ports, 1, key_log=read_key_logs([key_log]))
+        records = records_of(default_schemas(), packets, ports, 1, key_log=read_key_logs([key_log]))
         return Counter(_unit(record) for record in records if record.kind in (Kind.REQUEST, Kind.RESPONSE))
 
 

@@ -244,5 +244,5 @@ def test_the_beginning_of_a_slice_is_no_damage() -> None:
 def test_what_the_feeder_reads_of_real_connections_is_undamaged(capture: Path) -> None:
     """Offences of clients and brokers are no damage to the data."""
     with open_capture(capture) as packets:
-        records, _ = records_of(SCHEMAS, packets, (), 1)
+        records = records_of(SCHEMAS, packets, (), 1)
         assert failed(run_suite(table_of([keepable(SCHEMAS, record) for record in records]))) == {}

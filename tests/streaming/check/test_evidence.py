@@ -134,7 +134,7 @@ def test_of_many_connections_on_which_a_server_shows_the_same_the_first_and_the_
 @functools.cache
 def records(capture: Path) -> list[Record]:
     with open_capture(capture) as packets:
-        return list(records_of(SCHEMAS, packets, (), 1)[0])
+        return list(records_of(SCHEMAS, packets, (), 1))
 
 
 @CAPTURES
@@ -152,7 +152,7 @@ def test_packets_yield_the_records_that_they_were_made_of(capture: Path) -> None
             for each in frames
         ]
 
-    again, _ = records_of(SCHEMAS, packets_of(records(capture), 0), (), 1)
+    again = records_of(SCHEMAS, packets_of(records(capture), 0), (), 1)
     assert essentials(list(again)) == essentials(records(capture))
 
 

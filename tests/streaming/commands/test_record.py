@@ -44,7 +44,7 @@ def test_every_connection_of_real_clients_stays_inside(broker: SecureBroker, tmp
     logged = list(read_request_log(broker.request_log))
     assert examination["connections"] == len({line.connection for line in logged})
     with open_capture(save) as packets:
-        records, _ = records_of(default_schemas(), packets, (), 1)
+        records = records_of(default_schemas(), packets, (), 1)
         assert_same_requests(list(records), logged)
     assert examination["ledger"]["lost"] == 0
     # Findings of lower levels are expected of real clients.

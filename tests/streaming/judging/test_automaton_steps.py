@@ -200,7 +200,7 @@ def test_mutants_are_stepped_as_the_judge_does(step: int, size: int) -> None:
 def test_captures_are_stepped_as_the_judge_does(capture: Path, size: int, archives: bool) -> None:
     pair = Pair(archives=archives)
     with open_capture(capture) as packets:
-        records = list(records_of(default_schemas(), packets, (), 1)[0])
+        records = list(records_of(default_schemas(), packets, (), 1))
     begins = range(0, len(records), size)
     pair.compare_in_turns([[observed(records[begin : begin + size])] for begin in begins])
     assert pair.walked > 0

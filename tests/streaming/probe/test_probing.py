@@ -79,7 +79,7 @@ def test_a_broker_is_asked_by_no_header_that_it_does_not_have() -> None:
         probing = Probing(Target(SCHEMAS, broker.address), Terms())
         probing.open()
         assert list(probing.run(DUTIES, writes=True))
-    records, _ = records_of(SCHEMAS, probing.packets, [broker.address[1]], 1)
+    records = records_of(SCHEMAS, probing.packets, [broker.address[1]], 1)
     requests = [read_request(SCHEMAS, each.frame) for each in records if each.kind is Kind.REQUEST]
     assert requests and 3 not in {request.header_version for request in requests}
 

@@ -39,7 +39,7 @@ def streamed(records: list[Record], batch_size: int, terms: Terms | None = None)
 def fed(capture: Path) -> list[Record]:
     """The records that a feeder would publish."""
     with open_capture(capture) as packets:
-        records, _ = records_of(SCHEMAS, packets, (), next(RUNS))
+        records = records_of(SCHEMAS, packets, (), next(RUNS))
         return [cut(SCHEMAS, record) for record in records]
 
 
