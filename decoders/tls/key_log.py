@@ -34,15 +34,6 @@ _SIZES: Final = {
 }
 LABELS: Final = frozenset(_SIZES)
 """The labels whose secrets are kept."""
-_NOT_KEPT = frozenset(
-    {
-        "CLIENT_EARLY_TRAFFIC_SECRET",
-        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
-        "EXPORTER_SECRET",
-        "EARLY_EXPORTER_SECRET",
-    }
-)
-"""Labels of secrets that decrypt nothing that is read."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
 
@@ -66,17 +57,15 @@ class KeyLog:
     """The secrets of the connections that were added or looked up last, in memory only.
 
     `version` grows with each new secret or ticket, so a caller that waits for a secret looks it up only after
-    a change. `unknown_labels` and `broken_lines` count skipped lines, `dropped` counts connections that made
-    room for newer ones. `is_expected` is False as long as no text was added and none is announced: only the
-    capture itself might bring secrets. TLS is opaque then, as without a key log. Not thread-safe.
+    a change. `broken_lines` counts lines without what their label demands. `is_expected` is False as long as
+    no text was added and none is announced: only the capture itself might bring secrets. TLS is opaque then,
+    as without a key log. Not thread-safe.
     """
 
     def __init__(self, capacity: int = MAX_CONNECTIONS, *, is_expected: bool = True) -> None:
         self.is_expected = is_expected
         self.version = 0
-        self.unknown_labels = 0
         self.broken_lines = 0
-        self.dropped = 0
         self._capacity = capacity
         self._secrets: OrderedDict[_Key, _Secrets] = OrderedDict()
         self._incomplete: dict[str, bytes] = {}
@@ -91,7 +80,7 @@ class KeyLog:
         return f"<key log of {len(self)} connections>"
 
     def add(self, text: str | bytes, source: str = "") -> None:
-        """Read lines of a key log. Lines of another form are counted and skipped.
+        """Read lines of a key log. Lines of another form are skipped.
 
         The next text of the same source, the path of a file, continues a line without an end.
         """
@@ -155,7 +144,6 @@ class KeyLog:
         if is_session:
             label, values = MASTER_SECRET, [word.partition(":")[2] for word in values]
         if label not in LABELS:
-            self.unknown_labels += label not in _NOT_KEPT
             return
         read = _read(values)
         if read is None or not _fits(label, *read, is_session=is_session):
@@ -172,7 +160,6 @@ class KeyLog:
         self._secrets.move_to_end(key)
         while len(self._secrets) > self._capacity:
             self._secrets.popitem(last=False)
-            self.dropped += 1
 
 
 def _digest(ticket: bytes) -> bytes:
