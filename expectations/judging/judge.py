@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from decoders.frame.record import Kind, host_of, node_of, workload_of
+from decoders.frame.record import Kind, node_of, workload_of
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import (
@@ -28,7 +28,7 @@ from expectations.identity.claim_tracker import ClaimTracker
 from expectations.identity.shown import ShownIdentities
 from expectations.judging.finding import Finding, finding_of
 from expectations.judging.outcome import Outcome
-from expectations.judging.terms import ClientNames, Terms
+from expectations.judging.terms import Terms, names_of
 from expectations.rules.base.rule import FRAMES, METHODS, Judgement, Judgements, Level, Rule, Verdict, gravity
 from expectations.rules.catalogue import RULE_STATES, state_reader
 
@@ -204,9 +204,8 @@ class Judge:
         known, decides = state.findings.get(rule.id), self.terms.decide is not None
         if known is not None and not decides and not _is_above(judgement.level or rule.level, known.finding):
             # Most offences repeat others: building a finding takes longer than the verdict.
-            outcome.count_repetition(
-                rule, judgement, state.conversation.software, known.finding, self._owner(state.conversation)
-            )
+            owner = self.terms.owner(names_of(state.conversation))
+            outcome.count_repetition(rule, judgement, state.conversation.software, known.finding, owner)
             _repeat(known.finding, subject.last_captured_at, judgement)
             return
         fresh = self._finding(rule, judgement, subject, state.conversation)
@@ -262,18 +261,6 @@ class Judge:
             correlation_id=subject.correlation_id,
             member_id=heartbeat.member_id if heartbeat else None,
             group_id=heartbeat.group_id if heartbeat else None,
-        )
-
-    def _owner(self, conversation: Conversation) -> str | None:
-        software = conversation.software.name if conversation.software else None
-        return self.terms.owner(
-            ClientNames(
-                host_of(conversation.client),
-                conversation.client_id,
-                software,
-                conversation.principal,
-                workload_of(conversation.placement),
-            )
         )
 
 

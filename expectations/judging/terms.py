@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from decoders.frame.record import host_of
+from decoders.frame.record import host_of, workload_of
 from expectations.conversation.bodies import ClusterDescription
 from expectations.conversation.columnar.window_columns import WindowColumns
+from expectations.conversation.conversation import Conversation
 from expectations.conversation.pseudonyms import Pseudonyms
 from expectations.judging.finding import Finding
 from expectations.rules.base.rule import Rule
@@ -25,6 +26,17 @@ class ClientNames(NamedTuple):
     software_name: str | None
     principal: str | None = None
     workload: str | None = None
+
+
+def names_of(conversation: Conversation) -> ClientNames:
+    """Return what is known of a connection's client."""
+    return ClientNames(
+        host_of(conversation.client),
+        conversation.client_id,
+        conversation.software.name if conversation.software else None,
+        conversation.principal,
+        workload_of(conversation.placement),
+    )
 
 
 OwnerOf = Callable[[ClientNames], str | None]

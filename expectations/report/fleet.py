@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from decoders.frame.record import Kind, host_of, workload_of
+from decoders.frame.record import Kind
 from decoders.protocol import API_VERSIONS, NAMES_SOFTWARE_FROM
 from expectations.conversation.bodies import Heartbeat
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import NOT_CAPTURED, Observation
 from expectations.conversation.texts import UUID_BYTES, identifier_bytes
-from expectations.judging.terms import ClientNames, OwnerOf
+from expectations.judging.terms import OwnerOf, names_of
 from expectations.report.client import Client, Software, VersionUse, software_order
 from expectations.report.coverage import Checks, coverage_of
 from expectations.report.versions import AdvertisingBroker, Ranges, api_name
@@ -355,13 +355,11 @@ class Fleet:
         conversation, activity, usage = self._open.pop(connection)
         activity.conclude(conversation)
         software = self._software[connection] = _software(conversation)
-        client_id, principal = conversation.client_id, conversation.principal
-        host = host_of(conversation.client)
-        workload = workload_of(conversation.placement)
-        owner = self._owner(ClientNames(host, client_id, software[0], principal, workload))
+        names = names_of(conversation)
+        owner = self._owner(names)
         if owner is not None:
             _list(activity.owners, owner)
-        self._parties[Party(owner, client_id, software, host, principal)] += 1
+        self._parties[Party(owner, names.client_id, software, names.host, names.principal)] += 1
         self._usage.add(conversation, usage)
         self._activities.setdefault(software, Activity()).add(activity)
 
