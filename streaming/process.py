@@ -1,4 +1,7 @@
-"""How our processes run: rare garbage collections, delayed Ctrl-C, neither root's rights nor core dumps."""
+"""How our processes run: rare garbage collections, delayed Ctrl-C, neither root's rights nor core dumps.
+
+Also what becomes of output that nobody reads any more.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import os
 import pwd
 import resource
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -51,6 +55,25 @@ def interrupt_held() -> Iterator[None]:
         signal.signal(signal.SIGINT, former)
     if arrived:
         signal.raise_signal(signal.SIGINT)
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """End the block if the reader of standard output has closed the pipe, as `| head` does: that is no error.
+
+    What is written later is discarded, and the exit status can still say what was found.
+    """
+    try:
+        yield
+        # Otherwise the flush at the end of the interpreter would print a traceback.
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Discard what is written to standard output from now on, and what is not flushed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def become(user: str) -> None:

@@ -46,6 +46,7 @@ from expectations.report.fleet import ClientUsage, Fleet, Party
 from expectations.report.versions import AdvertisingBroker
 from expectations.rules.base.rule import IdentityRule, Rule
 from streaming.check.recording import FILE_SHIFT, Recording, Through
+from streaming.feeder.capture_stream import path_text
 from streaming.feeder.key_log_files import read_key_logs
 from streaming.judging.part import Part
 from streaming.judging.report import Report
@@ -376,7 +377,9 @@ class _FilesTally:
     def _files(self, findings: Sequence[Finding]) -> list[FileRead]:
         found = self._by_file(np.array([finding.evidence.position for finding in findings], np.int64))
         return [
-            FileRead(str(path), int(frames), int(connections), int(count), path in self._recording.truncated)
+            FileRead(
+                path_text(path), int(frames), int(connections), int(count), path in self._recording.truncated
+            )
             for path, frames, connections, count in zip(
                 self._recording.files, self._frames, self._connections, found, strict=True
             )
@@ -391,7 +394,7 @@ class _FilesTally:
             first, packet = np.searchsorted(positions, (begin, begin | inside)).tolist()
             evidence = msgspec.structs.replace(
                 finding.evidence,
-                source=self._recording.files[file].name,
+                source=Path(path_text(self._recording.files[file])).name,
                 position=inside,
                 packet=packet - first + 1,
             )

@@ -100,7 +100,9 @@ def show_summary(summary: Summary, console: Console, *, every_rule: bool) -> Non
     """Print all but the verdict. Without `every_rule`, rules that had nothing to judge are a number."""
     for each in summary.files:
         found = counted(each.findings, "finding")
-        console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}, {found}", soft_wrap=True)
+        console.print(
+            f"[bold]{escape(printable(each.file))}[/]: {frame_counts(each)}, {found}", soft_wrap=True
+        )
     _show_ledger(summary, console)
     for line in client_lines(summary.clients):
         console.print(line)

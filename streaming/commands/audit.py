@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 
 from streaming.commands.check import now, write_report
+from streaming.process import reader_may_leave
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.release import load_schemas
 from streaming.user_error import UserError
@@ -74,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     _refuse_range(arguments)
     results = _audit(arguments, configuration)
     source = str(arguments.folder or f"{configuration.frames_topic} at {configuration.bootstrap}")
-    _write(results, source, arguments)
+    with reader_may_leave():
+        _write(results, source, arguments)
     return PASSED if all(result.success for result in results) else FAILED
 
 

@@ -19,9 +19,9 @@ from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.recording import showing_progress
 from streaming.check.summary import Summary, incomplete, show_summary, show_verdict, summary_of
-from streaming.feeder.capture_stream import shown
+from streaming.feeder.capture_stream import path_text, shown
 from streaming.feeder.key_log_files import exposed_key_logs
-from streaming.process import forbid_core_dumps
+from streaming.process import forbid_core_dumps, reader_may_leave
 from streaming.settings.address import HIGHEST_PORT
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.decisions import Decisions
@@ -117,12 +117,14 @@ def run(arguments: argparse.Namespace) -> int:
         _write_junit(arguments.junit, summary, failing)
     if arguments.evidence:
         _write_evidence(arguments.evidence, checked)
-    _print(summary, arguments)
+    with reader_may_leave():
+        _print(summary, arguments)
     problems = list(_problems(summary, arguments.files))
     for problem in problems:
         print(f"kipwatch: {problem}", file=sys.stderr)
     if not (arguments.json or arguments.jsonl):
-        show_verdict(summary, Console(highlight=False))
+        with reader_may_leave():
+            show_verdict(summary, Console(highlight=False))
     if problems:
         return INCOMPLETE
     return FAILED if failing else PASSED
@@ -138,13 +140,19 @@ def parse_ports(text: str) -> list[int]:
     return [int(port) for port in ports]
 
 
-def check(arguments: argparse.Namespace) -> Checked:
-    """Judge captures as the flags of `add_capture_flags` require. Raises UserError."""
+def decided(arguments: argparse.Namespace) -> tuple[Configuration, Decisions]:
+    """Read the configuration, and the decisions in it. Raises UserError."""
     settings = {name: getattr(arguments, name) for name in ("config", *SETTINGS)}
     configuration = configure(argparse.Namespace(**settings))
     decisions = Decisions(configuration)
     if getattr(arguments, "evidence", None) and decisions.terms.pseudonyms:
         raise UserError('--evidence writes plain frames: leave it out, or write identities = "plain"')
+    return configuration, decisions
+
+
+def check(arguments: argparse.Namespace) -> Checked:
+    """Judge captures as the flags of `add_capture_flags` require. Raises UserError."""
+    configuration, decisions = decided(arguments)
     schemas, ports = load_schemas(configuration.schemas), parse_ports(arguments.ports)
     capture = CheckedCapture(
         arguments.files,
@@ -222,7 +230,9 @@ def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
     """Yield the reasons why the check is incomplete. In a folder, some files may hold no frames."""
     # A file may be named twice, by different paths.
     full = {Path(each.file).resolve() for each in summary.files if each.frames}
-    empty = {path for path in named if path.resolve() not in full and not (full and path.is_dir())}
+    empty = {
+        path for path in named if Path(path_text(path)).resolve() not in full and not (full and path.is_dir())
+    }
     yield from incomplete([each for each in summary.files if Path(each.file) not in empty], summary.unread)
     has_packets = sum(summary.packets.values()) > 0
     for path in sorted(empty):

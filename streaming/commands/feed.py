@@ -21,7 +21,7 @@ from streaming.feeder.outlet import DryRun
 from streaming.feeder.pod_watch import ApiServer, PodWatch
 from streaming.feeder.port_watch import nothing_published
 from streaming.feeder.publisher import CLIENT_ID, Publisher
-from streaming.feeder.source import follow, open_capture, run_of_file
+from streaming.feeder.source import follow, open_capture, run_of_file, run_of_followed
 from streaming.feeder.unwatched_traffic import OwnTraffic
 from streaming.log import FEEDER_LOG, configure_log
 from streaming.metrics.exposition import Exposition, serve
@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         nargs="?",
+        type=Path,
         metavar="FILE",
         help="a capture file, a folder to follow, a pipe, or - for standard input (default: capture live)",
     )
@@ -103,8 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
         captured = _feed(
             stack, configuration, source, save, stopping, key_logs=key_logs, dry=arguments.dry_run
         )
-        if arguments.source and Path(arguments.source).is_file():
-            _explain_nothing(Path(arguments.source), configuration, captured, stopping)
+        if arguments.source and arguments.source.is_file():
+            _explain_nothing(arguments.source, configuration, captured, stopping)
     return 0
 
 
@@ -117,11 +118,11 @@ def _explain_nothing(
         raise UserError(nothing_published(path, configuration.ports, schemas))
 
 
-def _is_source(path: Path, source: str | None) -> bool:
-    return source is not None and path.exists() and Path(source).exists() and path.samefile(source)
+def _is_source(path: Path, source: Path | None) -> bool:
+    return source is not None and path.exists() and source.exists() and path.samefile(source)
 
 
-def _key_logs(stack: ExitStack, configuration: Configuration, source: str | None) -> FollowedKeyLogs | None:
+def _key_logs(stack: ExitStack, configuration: Configuration, source: Path | None) -> FollowedKeyLogs | None:
     """Open the key logs and forbid core dumps. None if a live capture has no key log.
 
     Key logs of a capture file are read once and not followed. Raises UserError if one of these is missing.
@@ -130,7 +131,7 @@ def _key_logs(stack: ExitStack, configuration: Configuration, source: str | None
     if source is None and not paths:
         return None
     forbid_core_dumps()
-    if source and Path(source).is_file():
+    if source and source.is_file():
         read = FollowedKeyLogs([], _log_key_log, read_key_logs(paths))
         for path in paths:
             _log_key_log("key-log-read", path, f"{path} is read")
@@ -150,22 +151,23 @@ def _log_key_log(event: str, path: Path, message: str) -> None:
 def _open(
     stack: ExitStack,
     configuration: Configuration,
-    name: str | None,
+    path: Path | None,
     stopping: threading.Event,
     key_logs: FollowedKeyLogs | None,
 ) -> PacketSource:
     key_log = key_logs.key_log if key_logs else None
-    if name is None:
+    if path is None:
         ring_bytes = configuration.ring_mebibytes * MEBIBYTE
         excluded = configuration.excluded_networks
         capture = InterfaceCapture(configuration.interface, configuration.ports, ring_bytes, excluded)
         entered = stack.enter_context(capture)
         return PacketSource(lambda _: _polls(entered), time.time_ns(), capture)
-    path = Path(name)
     if is_pipe(path):
         return PacketSource(lambda idle: follow_pipe(path, stopping.is_set, idle, key_log), time.time_ns())
     if path.is_dir():
-        return PacketSource(lambda _: follow(path, key_log), run_of_file(path))
+        message = f"{path} holds no capture with packets yet"
+        run = run_of_followed(path, lambda: FEEDER_LOG.info("waiting", message=message))
+        return PacketSource(lambda _: follow(path, key_log), run)
     opened = stack.enter_context(open_capture(path, key_log))
     return PacketSource(lambda _: opened.batches(), run_of_file(path))
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib.util
-import os
+import io
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
-from streaming.process import interrupt_held, make_collections_rare
+from streaming.process import discard_output, interrupt_held, make_collections_rare, reader_may_leave
 from streaming.user_error import UserError, did_you_mean
 
 COMMANDS = {
@@ -47,10 +48,16 @@ _INVALID_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 INTERRUPTED = 130
 _OF_PATHS = frozenset({errno.EACCES, errno.ENAMETOOLONG})
 """Errors of a path that commands do not expect where they ask what is there."""
+_OF_WRITING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Errors of a file, such as standard output, that is open already."""
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that reports a mistake in one line."""
+    """A parser that reports a mistake in one line, and takes no empty text for a path."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.register("type", Path, _path)
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError, which makes the exit status 2."""
@@ -66,28 +73,47 @@ class OneLineParser(argparse.ArgumentParser):
         return help_
 
 
+def _path(text: str) -> Path:
+    """Read a path. An empty one, such as a variable of the shell that is not set, would be this folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0 success, 1 violations, 2 misuse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        status = _run(given)
-        # If the reader has closed the pipe, the flush at the end of the interpreter would print a traceback.
-        sys.stdout.flush()
-        return status
+        _open_output()
+        with reader_may_leave():
+            return _run(given)
     except UserError as error:
-        print(f"kipwatch: {error}", file=sys.stderr)
-        return MISUSE
+        return _misuse(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has closed the pipe, as `| head` does, which is no error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
-        if error.errno not in _OF_PATHS or error.filename is None:
-            raise
-        print(f"kipwatch: cannot use {error.filename!r}: {error.strerror}", file=sys.stderr)
-        return MISUSE
+        if error.errno in _OF_WRITING and error.filename is None:
+            discard_output()
+            return _misuse(f"cannot write: {error.strerror}")
+        if error.errno in _OF_PATHS and error.filename is not None:
+            return _misuse(f"cannot use {error.filename!r}: {error.strerror}")
+        raise
+    return 0
+
+
+def _open_output() -> None:
+    """Write UTF-8 whatever the locale is, and escape what is none, such as the names of some files."""
+    if sys.stdout is None:
+        raise UserError("standard output is closed; for no output add >/dev/null")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _misuse(line: str) -> int:
+    """Print an error in one line, whatever the name of a file holds, and return the exit status."""
+    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+    print(f"kipwatch: {text}", file=sys.stderr)
+    return MISUSE
 
 
 def _run(given: list[str]) -> int:

@@ -23,6 +23,7 @@ from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_failing_fla
 from streaming.probe.connection import Target, security_of
 from streaming.probe.duties import DUTIES
 from streaming.probe.probing import Probing
+from streaming.process import reader_may_leave
 from streaming.settings.address import host_and_port
 from streaming.settings.confidential import open_save
 from streaming.settings.configuration import add_flags, configure
@@ -89,7 +90,8 @@ def tell(report: DutiesReport, arguments: argparse.Namespace) -> int:
     failing = {duty.duty: [found for found in duty.findings if _fails(found, arguments)] for duty in duties}
     if arguments.junit:
         write_report(arguments.junit, junit_duties(duties, failing, now()))
-    _print(report, as_json=arguments.json)
+    with reader_may_leave():
+        _print(report, as_json=arguments.json)
     if not any(duty.state in _DECIDED for duty in duties):
         return INCOMPLETE
     return FAILED if any(failing.values()) else PASSED

@@ -102,9 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(
             "name the command to run behind the relays: kipwatch record --bootstrap HOST:PORT -- COMMAND"
         )
+    # What is wrong with the flags of the check is told before the command runs, which may take an hour.
+    schemas = load_schemas(check.decided(_for_check(arguments, arguments.save))[0].schemas)
+    if arguments.junit and not arguments.junit.parent.is_dir():
+        raise UserError(f"cannot write {arguments.junit}: there is no folder {arguments.junit.parent}")
     if arguments.provoke:
-        return _provoke(command, arguments)
-    trouble, status = _recorded(command, arguments, arguments.save)
+        return _provoke(command, arguments, schemas)
+    trouble, status = _recorded(command, arguments, schemas, arguments.save)
     if trouble:
         print(f"kipwatch: {trouble}", file=sys.stderr)
     checked = INCOMPLETE
@@ -117,10 +121,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _recorded(
-    command: list[str], arguments: argparse.Namespace, save: Path, begin: Begin = _leave
+    command: list[str], arguments: argparse.Namespace, schemas: Schemas, save: Path, begin: Begin = _leave
 ) -> tuple[str, int]:
     """Run the command behind relays. Returns why nothing was recorded, or "", and the command's status."""
-    schemas = load_schemas(arguments.schemas or "")
     with (
         open_save(save) as stream,
         Relays(schemas, stream, _encryption(arguments), partial(begin, schemas)) as relays,
@@ -130,7 +133,7 @@ def _recorded(
     return relays.trouble, status
 
 
-def _provoke(command: list[str], arguments: argparse.Namespace) -> int:
+def _provoke(command: list[str], arguments: argparse.Namespace, schemas: Schemas) -> int:
     """Run the command once for each provocation, and judge the client each time."""
     for flag in ("jsonl", "quiet", "coverage", "evidence"):
         if getattr(arguments, flag):
@@ -141,7 +144,7 @@ def _provoke(command: list[str], arguments: argparse.Namespace) -> int:
         print(f"kipwatch: {number} of {len(chosen)}, {provocation.name}", file=sys.stderr)
         save = arguments.save.with_stem(f"{arguments.save.stem}-{provocation.name}")
         provoking = Provoking(provocation)
-        trouble, status = _recorded(command, arguments, save, provoking.begin)
+        trouble, status = _recorded(command, arguments, schemas, save, provoking.begin)
         if status:
             print(f"kipwatch: {provocation.name}: the command ended with status {status}", file=sys.stderr)
         examination = check.check(_for_check(arguments, save)).examination
@@ -155,11 +158,12 @@ def _chosen(names: str) -> list[Provocation]:
     by_name = {each.name: each for each in PROVOCATIONS}
     if names == "all":
         return list(PROVOCATIONS)
-    for name in names.split(","):
+    chosen = [name.strip() for name in names.split(",")]
+    for name in chosen:
         if name not in by_name:
             suggested = did_you_mean(name, by_name, f"choose all, or of {', '.join(by_name)}")
             raise UserError(f"--provoke {name}: there is no such provocation; {suggested}")
-    return [by_name[name] for name in names.split(",")]
+    return [by_name[name] for name in chosen]
 
 
 def _judged(provoking: Provoking, examination: Examination, trouble: str) -> DutyReport:

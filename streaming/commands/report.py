@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from decoders.schema.registry import Schemas, default_schemas
+from expectations.judging.finding import printable
 from expectations.report.history_page import History, history_page
 from expectations.report.junit import junit_upgrade
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables
@@ -25,6 +26,8 @@ from streaming.archive.archive_report import archive_among, archived_history, ar
 from streaming.archive.batch_files import missing_siblings, readable
 from streaming.check.summary import Summary, frame_counts, incomplete
 from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
+from streaming.feeder.capture_stream import path_text
+from streaming.process import reader_may_leave
 from streaming.settings.configuration import configure
 from streaming.settings.release import RELEASE_HELP, load_schemas
 from streaming.user_error import UserError, did_you_mean
@@ -90,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
         _write_page(arguments.html, summary, versions, upgrade)
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
-    _print(summary, versions, upgrade, arguments)
+    with reader_may_leave():
+        _print(summary, versions, upgrade, arguments)
     lines = list(incomplete(summary.files, summary.unread))
     for line in lines:
         print(f"kipwatch: {line}", file=sys.stderr)
@@ -134,14 +138,15 @@ def _run_on_archive(
     if upgrade and arguments.junit:
         write_report(arguments.junit, junit_upgrade(upgrade, now()))
     if arguments.html:
-        source = f"{folder}: {counted(usage.requests, 'request')}"
+        source = f"{path_text(folder)}: {counted(usage.requests, 'request')}"
         page = history_page(source, _history(folder, arguments), versions, upgrade)
         write_report(arguments.html, page.encode())
-    if arguments.json:
-        read = {"archive": str(folder), "requests": usage.requests, "folded": usage.folded}
-        _print_json({**read, "versions": versions, **(upgrade.fields() if upgrade else {})})
-    else:
-        show_archive(folder, usage, versions, upgrade)
+    with reader_may_leave():
+        if arguments.json:
+            read = {"archive": path_text(folder), "requests": usage.requests, "folded": usage.folded}
+            _print_json({**read, "versions": versions, **(upgrade.fields() if upgrade else {})})
+        else:
+            show_archive(folder, usage, versions, upgrade)
     if not usage.requests:
         print(f"kipwatch: the archive {folder} holds no request", file=sys.stderr)
         return INCOMPLETE
@@ -184,7 +189,7 @@ def _print(
         return
     console = Console(highlight=False)
     for each in summary.files:
-        console.print(f"[bold]{escape(each.file)}[/]: {frame_counts(each)}", soft_wrap=True)
+        console.print(f"[bold]{escape(printable(each.file))}[/]: {frame_counts(each)}", soft_wrap=True)
     console.print()
     if upgrade:
         console.print(upgrade_list(upgrade))

@@ -230,7 +230,12 @@ def is_pipe(path: Path) -> bool:
 
 def shown(path: Path) -> str:
     """Return the name of a source in messages."""
-    return "standard input" if path == STANDARD_INPUT else str(path)
+    return "standard input" if path == STANDARD_INPUT else path_text(path)
+
+
+def path_text(path: Path) -> str:
+    r"""Return a path as text that is valid Unicode; bytes that are no UTF-8 are escaped, as `\xe9`."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def open_pipe(path: Path) -> io.BufferedReader:

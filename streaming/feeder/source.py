@@ -12,7 +12,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -126,6 +126,19 @@ def run_of_file(path: Path) -> int:
             return _run(stream.read(_DIGESTED), path.stat().st_size)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
+
+
+def run_of_followed(folder: Path, waits: Callable[[], None]) -> int:
+    """Return the run ID of a folder once it has a packet: what writes there may start later.
+
+    `waits` is called once if there is none yet. Raises UserError if the folder cannot be read.
+    """
+    files = _FollowedFiles(folder)
+    if not files.has_unread():
+        waits()
+    while not files.has_unread():
+        time.sleep(POLL_SECONDS)
+    return run_of_file(folder)
 
 
 def _run(content: bytes, number: int) -> int:

@@ -16,7 +16,8 @@ def host_and_port(address: str) -> tuple[str, int]:
         raise UserError(f"{address!r} is not host:port, with a port up to {HIGHEST_PORT}")
     is_bracketed = host.startswith("[") and host.endswith("]")
     if ":" in host and not is_bracketed:
-        raise UserError(f"{address!r} is not host:port: write an IPv6 address in brackets, [{host}]:{port}")
+        shown = address_text(host.strip("[]"), int(port))
+        raise UserError(f"{address!r} is not host:port: write an IPv6 address in brackets, {shown}")
     return host.strip("[]") if is_bracketed else host, int(port)
 
 

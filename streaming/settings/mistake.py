@@ -10,11 +10,11 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -168,10 +168,16 @@ def _allowed(what: str, kind: Any) -> str:
 def _in_words(kind: Any) -> str:
     bare = _bare(kind)
     if isinstance(bare, type) and issubclass(bare, enum.Enum):
-        return f"one of {', '.join(str(member.value) for member in bare)}"
+        return _one_of([str(member.value) for member in bare])
+    if get_origin(bare) is Literal:
+        return _one_of(get_args(bare))
     if get_args(bare) and get_origin(bare) not in _WORDS:
         return ", or ".join(_in_words(member) for member in get_args(bare))
     return _WORDS.get(get_origin(bare) or bare, "a table") + _bounds(kind)
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return f"one of {', '.join(words)}" if len(words) > 1 else words[0]
 
 
 def _bounds(kind: Any) -> str:

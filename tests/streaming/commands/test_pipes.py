@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -128,6 +129,20 @@ def test_a_feeder_follows_a_named_pipe(tmp_path: Path, captures: Path) -> None:
         ran = run_process("feed", path, "--dry-run", "--ports", "9092")
     assert (ran.status, ran.errors) == (0, "")
     assert json.loads(ran.output.splitlines()[-1])["bytes"]["framed"] > 0
+
+
+def test_a_feeder_waits_for_the_first_file_of_a_folder(tmp_path: Path, captures: Path) -> None:
+    """It may be started before the tcpdump that writes there."""
+    command = [*_COMMAND, "feed", str(tmp_path), "--dry-run", "--ports", "9092"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as feeder:
+        assert feeder.stdout is not None
+        waiting = json.loads(feeder.stdout.readline())
+        assert waiting["message"] == f"{tmp_path} holds no capture with packets yet"
+        (tmp_path / "a.pcap").write_bytes((captures / "clean.pcap").read_bytes())
+        lines = iter(feeder.stdout.readline, "")
+        assert any("request ApiVersions" in line or "request API 18" in line for line in lines)
+        feeder.send_signal(signal.SIGINT)
+        assert feeder.wait(60) == 0
 
 
 def test_a_file_of_a_folder_that_is_no_capture_hides_no_finding(

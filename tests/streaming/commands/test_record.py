@@ -126,9 +126,16 @@ def test_a_command_that_fails_is_status_2(kipwatch: Kipwatch, tmp_path: Path) ->
             ["--bootstrap", "127.0.0.1:1", "--tls-certificate", "missing.pem", "--", "true"],
             "cannot use the TLS files: No such file",
         ),
+        (["--bootstrap", "127.0.0.1:1", "--config", "missing.toml", "--", "no-such-command"], "missing.toml"),
+        (["--bootstrap", "127.0.0.1:1", "--spec", "kip9=text", "--", "no-such-command"], "names no KIP"),
+        (
+            ["--bootstrap", "127.0.0.1:1", "--junit", "missing/check.xml", "--", "no-such-command"],
+            "cannot write missing/check.xml: there is no folder missing",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(kipwatch: Kipwatch, tmp_path: Path, flags: list[str], message: str) -> None:
+    """It is told before the command runs, which may take long."""
     assert message in kipwatch("record", "--save", tmp_path / "x.pcap", *flags).error_line
 
 
@@ -150,7 +157,7 @@ with InstanceClient(default_schemas(), address, "greeter", new_instance_id()) as
 def test_a_client_is_provoked(kipwatch: Kipwatch, tmp_path: Path, step: str, status: int) -> None:
     """Version 3 is outside of the range beside the refusal of version 4."""
     save, junit = tmp_path / "run.pcap", tmp_path / "run.xml"
-    flags = ["--provoke", "versions-refused,older-broker", "--save", save, "--junit", junit, "--json"]
+    flags = ["--provoke", "versions-refused, older-broker", "--save", save, "--junit", junit, "--json"]
     script = GREETS.replace("AFTER_REFUSAL", step)
     with ModelBroker(5) as broker:
         bootstrap = address_text(*broker.address)

@@ -15,9 +15,10 @@ def test_an_address_is_split_into_host_and_port_and_joined_again(port: int, host
     assert host_and_port(address_text(host, port)) == (host, port)
 
 
-def test_an_ipv6_address_without_brackets_is_told_how_to_be_written() -> None:
+@pytest.mark.parametrize("text", ["::1:9108", "[::1:9108", "::1]:9108"])
+def test_an_ipv6_address_without_brackets_is_told_how_to_be_written(text: str) -> None:
     with pytest.raises(UserError, match=r"in brackets, \[::1\]:9108"):
-        host_and_port("::1:9108")
+        host_and_port(text)
 
 
 @given(st.text(max_size=12))
