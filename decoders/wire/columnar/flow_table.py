@@ -96,9 +96,7 @@ class FlowTable:
         self, pairs: NDArray[np.int64], previous: FrameBatchBuilder, current: FrameBatchBuilder
     ) -> None:
         streams, used = self.flows.streams, current.top
-        if len(self._is_apart) < len(streams):
-            more = np.zeros((len(streams) - len(self._is_apart), 2), np.bool_)
-            self._is_apart = np.concatenate((self._is_apart, more))
+        self._is_apart = grown(self._is_apart, len(streams))
         # The streams of a flow that is not offloaded are stale.
         are_begun = (streams["filled"] > 0) & self.flows.states["offloaded"][:, np.newaxis]
         begun = np.argwhere(are_begun & ~self._is_apart)

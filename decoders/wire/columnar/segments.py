@@ -10,6 +10,7 @@ when there are too many.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -300,7 +301,7 @@ def _number_pairs(table: _PairTable, count: int, segments: SegmentBatch, watched
     return count
 
 
-def put_segment(packets: PacketBatch, segments: SegmentBatch, row: int, segment: Segment, at: int) -> None:
+def _put_segment(packets: PacketBatch, segments: SegmentBatch, row: int, segment: Segment, at: int) -> None:
     """Write a segment that compiled code does not parse; `at` is the offset of its payload in the packet."""
     segments.parsed[row] = True
     segments.sockets[row] = words_of(segment.source, segment.destination)
@@ -311,13 +312,26 @@ def put_segment(packets: PacketBatch, segments: SegmentBatch, row: int, segment:
     segments.ends[row] = segments.starts[row] + len(segment.payload)
 
 
-def read_others(packets: PacketBatch, segments: SegmentBatch) -> None:
-    """Parse the packets that compiled code does not. Those without a segment get sockets of zeros."""
-    for row in np.flatnonzero(~segments.parsed).tolist():
-        segments.sockets[row] = 0
+def read_others(packets: PacketBatch, segments: SegmentBatch) -> Counter[str]:
+    """Parse the packets that compiled code does not. Those without a segment get sockets of zeros.
+
+    Returns how many these are, by the reason why they are skipped.
+    """
+    others, skipped = np.flatnonzero(~segments.parsed), Counter[str]()
+    segments.sockets[others] = 0
+    is_empty = packets.lengths[others] == 0
+    counts = dict.fromkeys(others[~is_empty].tolist(), 1)
+    # A small file may unpack to millions of empty packets, which are alike on one link layer.
+    empty = others[is_empty]
+    _, first, alike = np.unique(packets.link_types[empty], return_index=True, return_counts=True)
+    counts.update(zip(empty[first].tolist(), alike.tolist(), strict=True))
+    for row, count in counts.items():
         found = locate_segment(packets.packet(row))
-        if not isinstance(found, Skipped):
-            put_segment(packets, segments, row, *found)
+        if isinstance(found, Skipped):
+            skipped[found.reason] += count
+        else:
+            _put_segment(packets, segments, row, *found)
+    return skipped
 
 
 def scalar_segment(packets: PacketBatch, segments: SegmentBatch, row: int) -> Segment:

@@ -25,10 +25,7 @@ from decoders.wire.columnar.packets import PacketBatch
 from decoders.wire.columnar.segments import SegmentBatch
 from decoders.wire.columnar.tls_window import (
     NO_STREAM,
-    PIECE,
-    RECORD,
     SHORTEST_RECORD,
-    STREAM_AHEAD,
     TlsWindow,
     cut_records,
     end_window,
@@ -138,7 +135,7 @@ class TlsAhead:
         flows = self._table.flows
         if len(self._stream_of) < len(flows.states):
             self._stream_of = np.full((len(flows.states), len(_DIRECTIONS)), NO_STREAM)
-        rows, streams = self.window.rows, _at_least(self.window.streams, end - begin, STREAM_AHEAD)
+        rows, streams = self.window.rows, grown(self.window.streams, end - begin)
         arrays = (pairs, self._table.flow_of_pair, flows.states, flows.streams)
         self._streams = gather(segments, *arrays, begin, end, self._stream_of, rows, streams)
         self.window = self.window._replace(streams=streams)
@@ -155,9 +152,9 @@ class TlsAhead:
             streams[first] = np.cumsum(streams[size]) - streams[size]
         streams["next_piece"] = streams["first_piece"]
         total = int(streams["size"].sum())
-        self._ciphertext = _at_least(self._ciphertext, total, np.uint8)
-        pieces = _at_least(self.window.pieces, int(streams["pieces"].sum()), PIECE)
-        records = _at_least(self.window.records, total // SHORTEST_RECORD + 1, RECORD)
+        self._ciphertext = grown(self._ciphertext, total)
+        pieces = grown(self.window.pieces, int(streams["pieces"].sum()))
+        records = grown(self.window.records, total // SHORTEST_RECORD + 1)
         self.window = self.window._replace(pieces=pieces, records=records)
         for number, chunks in held.items():
             self._put_held(number, chunks)
@@ -222,8 +219,3 @@ class TlsAhead:
             if at == end:
                 break
         return chunks
-
-
-def _at_least(array: NDArray[Any], size: int, kind: Any) -> NDArray[Any]:
-    """Return an array of at least a size: the same one, or a new one."""
-    return array if len(array) >= size else np.zeros(max(size, 2 * len(array)), kind)

@@ -41,7 +41,7 @@ from decoders.wire.columnar.frames import FrameBatch, FrameBatchBuilder
 from decoders.wire.columnar.lazy_connections import LazyConnections
 from decoders.wire.columnar.offload import add_counts, opened
 from decoders.wire.columnar.packets import PacketBatch
-from decoders.wire.columnar.segments import SocketPairs, put_segment, read_segments
+from decoders.wire.columnar.segments import SocketPairs, read_others, read_segments
 from decoders.wire.columnar.slow_path import SlowPath
 from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.eviction import MAX_CONNECTIONS, max_half_open
@@ -50,7 +50,7 @@ from decoders.wire.framing import MAX_FRAME
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.pairing import MAX_IN_FLIGHT
 from decoders.wire.recorder import ShownClient, as_it_is
-from decoders.wire.segment import Skipped, TcpFlag, locate_segment
+from decoders.wire.segment import TcpFlag
 from decoders.wire.tracker import MAX_HELD, OnEnd, Tracker
 
 MAX_PAIRS = 1 << 18
@@ -218,7 +218,7 @@ class ColumnarTracker:
             self._socket_pairs = self._socket_pairs.chosen(self._lazy.choose_pairs())
         self._packets = packets
         self._segments = read_segments(packets)
-        self._read_others()
+        self._tracker.ledger.packets.update(read_others(packets, self._segments))
         self._pairs = self._socket_pairs.number(self._segments)
         previous, self._builder = self._builder, FrameBatchBuilder.for_packets(packets)
         self._flow_table.begin_batch(self._socket_pairs.count, self._pairs, previous, self._builder)
@@ -230,22 +230,6 @@ class ColumnarTracker:
         self._flow_table.flows.make_ready(min(begun, self._max_connections - self._flow_table.open))
         if self._decrypts:
             self._tls.begin_batch(packets.size)
-
-    def _read_others(self) -> None:
-        """Parse the packets that compiled code does not, and count those without a segment."""
-        others = np.flatnonzero(~self._segments.parsed)
-        is_empty = self._packets.lengths[others] == 0
-        counts = dict.fromkeys(others[~is_empty].tolist(), 1)
-        # A small file may unpack to millions of empty packets, which are alike on one link layer.
-        empty = others[is_empty]
-        _, first, alike = np.unique(self._packets.link_types[empty], return_index=True, return_counts=True)
-        counts.update(zip(empty[first].tolist(), alike.tolist(), strict=True))
-        for row, count in counts.items():
-            found = locate_segment(self._packets.packet(row))
-            if isinstance(found, Skipped):
-                self._tracker.ledger.packets[found.reason] += count
-            else:
-                put_segment(self._packets, self._segments, row, *found)
 
     def _end_batch(self) -> FrameBatch:
         self._totals["packets"] += self._packets.size

@@ -306,7 +306,7 @@ def test_empty_packets_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPatch
         parsed.append(packet)
         return locate_segment(packet)
 
-    monkeypatch.setattr("decoders.wire.columnar.tracker.locate_segment", noted)
+    monkeypatch.setattr("decoders.wire.columnar.segments.locate_segment", noted)
     (syn,) = flood(1)
     links = (LinkType.ETHERNET, LinkType.RAW, LinkType.LINUX_SLL2, 147)
     empty = [syn._replace(data=b"", link_type=link) for link in links for _ in range(500)]
