@@ -22,11 +22,15 @@ from decoders.wire.columnar.tls_ahead import TlsAhead
 from decoders.wire.connection import Connection
 from decoders.wire.tracker import Tracker
 
+_RECORDS_A_PACKET = 4
+"""Records that take about as long to make as processing their packet takes otherwise."""
+
 
 class SlowPath:
     """Processes single packets of a batch. `begin_batch` must be called before any is.
 
-    `rows` are the packets of the batch that it has processed. `totals` has dtype TOTALS.
+    `rows` are the packets of the batch that it has processed, each as often as ordinary ones would take as
+    long: one that the network card has merged may complete thousands of frames. `totals` has dtype TOTALS.
     """
 
     def __init__(
@@ -75,7 +79,6 @@ class SlowPath:
             return False
         self._closings.note_packet(segment.captured_at)
         pair = self._pairs.item(row)
-        self.rows.append(row)
         self._flow_table.packet = self._first_packet.item() + row
         if pair >= 0:
             self._lazy.adopt(pair)
@@ -84,7 +87,8 @@ class SlowPath:
             if self._flow_table.link(pair, self._flow_table.flow_of(connection)):
                 return False
             self._restore(connection)
-        self._add_records(self._tracker.process(segment, connection))
+        made = self._add_records(self._tracker.process(segment, connection))
+        self.rows += [row] * (1 + made // _RECORDS_A_PACKET)
         if connection is None or connection.is_closed:
             connection = self._tracker.find(segment)
         if connection is not None:
@@ -128,14 +132,20 @@ class SlowPath:
             self._tls.restore(flow)
             self._flow_table.restore(connection, self._builder)
 
-    def _add_records(self, records: Iterable[Record]) -> None:
-        """Add records of the scalar tracker, and update the totals `held` and `waits_until` meanwhile."""
+    def _add_records(self, records: Iterable[Record]) -> int:
+        """Add records of the scalar tracker, and update the totals `held` and `waits_until` meanwhile.
+
+        Returns how many there were.
+        """
         self._tracker.held = self._held.item()
+        made = 0
         for record in records:
             self._builder.add(record, self._flow_table.flow_of_record(record))
+            made += 1
         self._held[0] = self._tracker.held
         until = self._tracker.waits_until
         self._waits_until[0] = NO_TIME if until is None else until
+        return made
 
     def _is_refused(self, row: int) -> bool:
         """Whether the fast path would refuse a packet, because its connection is not offloaded."""

@@ -29,6 +29,7 @@ from tests.decoders.wire.conversation import (
     metadata,
     new_columnar_tracker,
     prefixed,
+    request,
 )
 from tests.streaming.feeder.test_feeder import FakeCapture, FakeOutlet
 
@@ -94,6 +95,23 @@ def test_a_client_that_was_given_up_is_followed_again_after_a_minute() -> None:
     assert following.tracker.ledger.packets["given-up"] == len(later)
     following.feed(later, 1.0 + GIVEN_UP_FOR, 0.0)
     assert following.tracker.ledger.packets["given-up"] == len(later)
+
+
+def merged(client: SocketAddress, packets: int) -> list[Packet]:
+    """A client whose packets the network card has merged, each with 2,000 requests for the slow path."""
+    connection = SyntheticConnection(client, SERVER)
+    shaking = prefixed(request("SaslHandshake", 1, 5, mechanism="PLAIN"))
+    sent = connection.opened(0)
+    for _ in range(packets):
+        sent += connection.sent(0, TO_BROKER, 2_000 * shaking)
+    return sent
+
+
+def test_a_packet_counts_for_all_that_it_completes() -> None:
+    """Ten of them take a second, and one is no reason to give up a client beside one that sends many."""
+    assert Following().feed(merged(ATTACKER, 10), 1.0) == [ip_network("10.2.0.1/32")]
+    packets = [*merged(client(1), 1), *swapped(ATTACKER, 6 * SLOW)]
+    assert Following().feed(packets, 1.0) == [ip_network("10.2.0.1/32")]
 
 
 def test_nobody_is_given_up_while_there_is_time() -> None:
