@@ -18,7 +18,7 @@ import msgspec
 from expectations.judging.finding import Finding
 from expectations.rules.base.reason import Reason
 from streaming.commands import feed, run
-from streaming.metrics.definitions import BUILD_INFO, METRICS, Metric
+from streaming.metrics.definitions import BUILD_INFO, METRICS, OF_FEEDER, Metric
 from streaming.settings.configuration import Configuration, description
 
 REFERENCE: Final = "docs/configuration.md"
@@ -63,7 +63,6 @@ The label `reason` of `kipwatch_undecided_checks_total`, and `reasons` in the co
 --json`, have one of these names:
 
 """
-_OF_FEEDER: Final = ("kipwatch_capture_", "kipwatch_feed_", "kipwatch_kubernetes_", "kipwatch_tls_")
 FINDING_SCHEMA: Final = "docs/finding.schema.json"
 
 
@@ -165,7 +164,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 def metrics_reference(rule_groups: Iterable[dict[str, Any]]) -> str:
     """Return the page of metrics in Markdown, with the alerts that read each metric."""
     others = [metric for metric in METRICS if metric is not BUILD_INFO]
-    of_feeder = [metric for metric in others if metric.name.startswith(_OF_FEEDER)]
+    of_feeder = [metric for metric in others if metric.name.startswith(OF_FEEDER)]
     of_query = [metric for metric in others if metric not in of_feeder]
     readers = _alerts_by_metric(METRICS, rule_groups)
     parts = (("Of the query", of_query), ("Of the feeder", of_feeder), ("Of both", [BUILD_INFO]))

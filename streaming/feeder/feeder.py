@@ -59,9 +59,6 @@ METRICS_INTERVAL = 0.5
 STUCK_AFTER = 60.0
 """Seconds that one batch may take before the feeder counts as unhealthy."""
 
-_PREFIXES = ("kipwatch_capture_", "kipwatch_tls_", "kipwatch_feed_", "kipwatch_kubernetes_")
-"""How the names of the feeder's metrics begin."""
-
 Batches = Iterator[PacketBatch]
 """A source: batches of packets, an empty one after a moment without any."""
 
@@ -76,7 +73,7 @@ class FeederMetrics:
         self._counters: dict[Metric, Counter] = {
             metric: instruments.counter(metric, self.registry)
             for metric in metrics.METRICS
-            if metric.kind is MetricType.COUNTER and metric.name.startswith(_PREFIXES)
+            if metric.kind is MetricType.COUNTER and metric.name.startswith(metrics.OF_FEEDER)
         }
         self._reached: dict[tuple[Metric, tuple[str, ...]], int] = {}
 

@@ -285,3 +285,5 @@ BUILD_INFO = Metric(
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """Every metric of the application and the feeder."""
+OF_FEEDER = ("kipwatch_capture_", "kipwatch_feed_", "kipwatch_kubernetes_", "kipwatch_tls_")
+"""How the names of the feeder's metrics begin."""

@@ -59,7 +59,7 @@ def test_each_metric_is_listed_with_what_serves_it(part: str, registry: Collecto
     listed, served = set(ENTRIES[part]), names(registry)
     assert listed == served, (
         f"{part}: {sorted(listed - served)} are listed and not served, {sorted(served - listed)} the other "
-        "way round; a metric's name says what serves it: _OF_FEEDER in dashboards/reference.py"
+        "way round; a metric's name says what serves it: OF_FEEDER in streaming/metrics/definitions.py"
     )
 
 
