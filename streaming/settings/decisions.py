@@ -30,7 +30,7 @@ from expectations.rules.base.rule import Rule
 from expectations.rules.catalogue import RULES, read_choices, rules_read_as
 from streaming.settings.address import network_of
 from streaming.settings.confidential import pseudonyms_of
-from streaming.settings.configuration import Configuration, Listener, Suppression
+from streaming.settings.configuration import Configuration, Suppression
 from streaming.settings.owners import bracketed, read_owners, whole
 from streaming.user_error import UserError, did_you_mean
 
@@ -88,7 +88,9 @@ class Decisions:
             rules=self.rules,
             listeners={each.address: each.name for each in listeners if each.name},
             brokers={
-                each.address: ClusterDescription(each.cluster_id, _node_id(each))
+                each.address: ClusterDescription(
+                    each.cluster_id, NO_NODE if each.node_id is None else each.node_id
+                )
                 for each in listeners
                 if each.cluster_id
             },
@@ -152,10 +154,6 @@ class Decisions:
         """Return the rules that suppressions match, and each pattern that matches none."""
         patterns = (suppression.rule for suppression in self._configuration.suppress)
         return [found for pattern in patterns for found in fnmatch.filter(known, pattern) or [pattern]]
-
-
-def _node_id(listener: Listener) -> int:
-    return NO_NODE if listener.node_id is None else listener.node_id
 
 
 def _named(suppression: Suppression) -> str:

@@ -172,15 +172,11 @@ def _stores(found: Mapping[str, str]) -> dict[str, str]:
         if name in _PEM_FILES and path != _DEFAULT_AUTHORITIES
     }
     given |= {_PEMS[name]: text for name, text in found.items() if name in _PEMS}
-    types = {f"ssl.{store}.type": "PEM" for store in ("keystore", "truststore") if _mentions(given, store)}
+    types = {f"ssl.{name.split('.')[1]}.type": "PEM" for name in given}
     if "ssl.keystore.location" in found:
         types["ssl.keystore.type"] = "PKCS12"
     kept = ("ssl.key.password", "ssl.keystore.location", "ssl.keystore.password")
     return given | types | {name: found[name] for name in kept if name in found}
-
-
-def _mentions(options: Mapping[str, str], store: str) -> bool:
-    return any(name.startswith(f"ssl.{store}.") for name in options)
 
 
 def _login(found: Texts) -> dict[str, str]:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from decoders.codec.failure import DecodeFailure, Remark
 from decoders.codec.request import Request, read_request
 from decoders.codec.response import Response, read_response
 from decoders.frame.privacy import NO_GUARD, guards_of
@@ -114,7 +113,8 @@ def decode_frame(schemas: Schemas, record: Record, client: ConnectedClient) -> D
         version = record.paired_api_version
         fields = _read(read_response(schemas, record.frame, key, version, cut=record.is_cut), record)
     elif record.kind is Kind.SASL_TOKEN:
-        fields = {"body": {"sender": _sender(record), "length": record.true_length}}
+        sender = "broker" if record.direction is Direction.TO_CLIENT else "client"
+        fields = {"body": {"sender": sender, "length": record.true_length}}
     else:
         return None
     return DecodedFrame(
@@ -128,10 +128,6 @@ def decode_frame(schemas: Schemas, record: Record, client: ConnectedClient) -> D
         client_software_version=client.software_version,
         **fields,
     )
-
-
-def _sender(record: Record) -> str:
-    return "broker" if record.direction is Direction.TO_CLIENT else "client"
 
 
 def _of_request(request: Request, record: Record) -> dict[str, Any]:
@@ -150,25 +146,17 @@ def _read(read: Request | Response, record: Record) -> dict[str, Any]:
         "header_version": read.header_version,
         "correlation_id": read.correlation_id,
         "body": read.body,
-        "remarks": [_remark(remark) for remark in read.remarks],
+        "remarks": [Oddness(each.oddity.value, each.path, each.offset) for each in read.remarks],
         "failure": _failure(read, record),
     }
 
 
-def _remark(remark: Remark) -> Oddness:
-    return Oddness(remark.oddity.value, remark.path, remark.offset)
-
-
 def _failure(read: Request | Response, record: Record) -> Oddness | None:
-    if read.failure is not None:
-        return _of_codec(read.failure)
+    if failure := read.failure:
+        return Oddness(failure.reason.value, failure.path, failure.offset)
     if not read.known:
         return Oddness(_why_unknown(read, read.api))
     return Oddness("cut", "", len(record.frame)) if read.body is None else None
-
-
-def _of_codec(failure: DecodeFailure) -> Oddness:
-    return Oddness(failure.reason.value, failure.path, failure.offset)
 
 
 def _why_unknown(read: Request | Response, api: Api | None) -> str:
