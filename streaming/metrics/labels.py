@@ -1,8 +1,8 @@
 """Label values that come from the wire: made printable and short, and bounded in number.
 
-A client chooses its own software name, so any client could fill a Prometheus server with series. Each label,
-or tuple of labels, therefore has a limited number of values; the others are counted as `other`. There are two
-ways to choose the values that get series:
+A client chooses its own software name, so any client could fill a Prometheus server with series. Each label
+therefore has a limited number of values; the others are counted as `other`. There are two ways to choose the
+values that get series:
 
 - `BoundedLabels` admits the first ones and keeps them.
 - `SoftwareSlots` admits those that are seen most and longest. Names of client software share slots
@@ -53,27 +53,25 @@ def label_value(text: str | None) -> str:
 
 
 class BoundedLabels:
-    """The first `limit` distinct tuples of label values; every later one becomes all `other`.
+    """The first `limit` distinct values of a label; every later one becomes `other`.
 
-    An admitted tuple stays admitted while the process runs, since a counter must never move to another
+    An admitted value stays admitted while the process runs, since a counter must never move to another
     series. `overflowed` is called with the number of observations that are counted as `other`.
     """
 
     def __init__(self, limit: int, overflowed: Callable[[float], None]) -> None:
         self._limit = limit
         self._overflowed = overflowed
-        self._admitted: set[tuple[str, ...]] = set()
+        self._admitted: set[str] = set()
 
-    def admit(self, *values: str | None, amount: float = 1) -> tuple[str, ...]:
-        """Return the label values to count `amount` observations under."""
-        labels = tuple(map(label_value, values))
-        if labels in self._admitted:
-            return labels
-        if len(self._admitted) < self._limit:
-            self._admitted.add(labels)
-            return labels
-        self._overflowed(amount)
-        return (OTHER,) * len(labels)
+    def admit(self, value: str | None, amount: float) -> str:
+        """Return the label value to count `amount` observations under."""
+        label = label_value(value)
+        if label not in self._admitted and len(self._admitted) >= self._limit:
+            self._overflowed(amount)
+            return OTHER
+        self._admitted.add(label)
+        return label
 
 
 MINUTE = 60.0

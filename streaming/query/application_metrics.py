@@ -126,35 +126,35 @@ class ApplicationMetrics:
 
     def count_checks(self, rule: str, ruling: str, amount: int = 1, *, listener: str = NOWHERE) -> None:
         verdict = Verdict.of(ruling)
-        labels = self._listeners.admit(listener, amount=amount) if listener else (NOWHERE,)
-        self._checks.labels(rule, verdict, *labels).inc(amount)
+        shown = self._listeners.admit(listener, amount) if listener else NOWHERE
+        self._checks.labels(rule, verdict, shown).inc(amount)
         if verdict is Verdict.UNDECIDED:
             self._undecided.labels(rule, ruling).inc(amount)
 
     def count_findings(self, offence: Offence, amount: int = 1) -> None:
         """Count offences, by labels that are bounded."""
         labels = self._software.admit(offence.software_name, offence.software_version, amount=amount)
-        cluster = self._clusters.admit(offence.cluster, amount=amount)
-        listener = self._listeners.admit(offence.listener, amount=amount)
-        place = *cluster, *listener, *self._owners.admit(offence.owner, amount=amount)
+        cluster = self._clusters.admit(offence.cluster, amount)
+        listener = self._listeners.admit(offence.listener, amount)
+        place = cluster, listener, self._owners.admit(offence.owner, amount)
         what = offence.rule, offence.level, offence.role
         self.recent.add(Offence(*what, *labels, offence.cluster, offence.listener, offence.owner), amount)
         counted = self._found[labels]
         if (what, place) not in counted and self._series >= self._series_limit:
-            place = *cluster, OTHER, OTHER
+            place = cluster, OTHER, OTHER
             self._overflowed(amount)
         self._series += (what, place) not in counted
         counted[what, place] += amount
         self._findings.labels(*what, *labels, *place).inc(amount)
 
     def count_frames(self, api: str, kind: str, amount: int = 1) -> None:
-        self._frames.labels(*self._apis.admit(api, amount=amount), kind).inc(amount)
+        self._frames.labels(self._apis.admit(api, amount), kind).inc(amount)
 
     def count_undecodable_frames(self, reason: str, amount: int = 1) -> None:
-        self._undecodable_frames.labels(*self._reasons.admit(reason, amount=amount)).inc(amount)
+        self._undecodable_frames.labels(self._reasons.admit(reason, amount)).inc(amount)
 
     def count_ranges_changes(self, listener: str, amount: int = 1) -> None:
-        self._ranges_changes.labels(*self._listeners.admit(listener, amount=amount)).inc(amount)
+        self._ranges_changes.labels(self._listeners.admit(listener, amount)).inc(amount)
 
     def count_quarantined(self, fates: Mapping[QuarantineFate, int]) -> None:
         for fate, amount in fates.items():
@@ -211,7 +211,7 @@ class ApplicationMetrics:
             for software, count in by_software.most_common()
         }
         for (software, listener), count in connections.items():
-            shown[admitted[software] + self._listeners.admit(listener, amount=count)] += count
+            shown[*admitted[software], self._listeners.admit(listener, count)] += count
         for labels, count in shown.items():
             self._connections.labels(*labels).set(count)
         for labels in self._shown - shown.keys():
