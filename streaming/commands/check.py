@@ -142,8 +142,7 @@ def parse_ports(text: str) -> list[int]:
 
 def decided(arguments: argparse.Namespace) -> tuple[Configuration, Decisions]:
     """Read the configuration, and the decisions in it. Raises UserError."""
-    settings = {name: getattr(arguments, name) for name in ("config", *SETTINGS)}
-    configuration = configure(argparse.Namespace(**settings))
+    configuration = configure(arguments, SETTINGS)
     decisions = Decisions(configuration)
     if getattr(arguments, "evidence", None) and decisions.terms.pseudonyms:
         raise UserError('--evidence writes plain frames: leave it out, or write identities = "plain"')

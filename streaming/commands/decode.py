@@ -35,6 +35,7 @@ from streaming.transcript.frame import (
 from streaming.transcript.text import accounts, event_line, frame_lines
 from streaming.user_error import UserError, did_you_mean
 
+SETTINGS = ("schemas", "max_request_bytes", "tls_keylog")
 Entry = tuple[Record, ConnectedClient, DecodedFrame | None]
 """A record, the client of its connection, and the frame it holds, if any."""
 
@@ -77,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="show passwords, tokens, keys and configuration values, which are hidden otherwise",
     )
-    add_flags(parser, ("schemas", "max_request_bytes", "tls_keylog"))
+    add_flags(parser, SETTINGS)
 
 
 class _Capture(NamedTuple):
@@ -91,8 +92,7 @@ class _Capture(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Print frames or byte accounts. Raises UserError if frames are wanted and the capture has none."""
-    # Configured ports are those of the live capture, not of this file.
-    configuration = configure(argparse.Namespace(**{**vars(arguments), "ports": None}))
+    configuration = configure(arguments, SETTINGS)
     schemas = load_schemas(configuration.schemas)
     if arguments.show_secrets:
         print("kipwatch: the output may hold passwords and tokens: do not share it", file=sys.stderr)

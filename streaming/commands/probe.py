@@ -58,8 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Probe. Returns 2 if the broker could not be judged, 1 if there are failing findings."""
-    settings = {name: getattr(arguments, name) for name in ("config", *SETTINGS)}
-    configuration = configure(argparse.Namespace(**settings))
+    configuration = configure(arguments, SETTINGS)
     target = Target(
         load_schemas(configuration.schemas),
         host_and_port(arguments.address),

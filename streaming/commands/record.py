@@ -196,8 +196,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _for_check(arguments: argparse.Namespace, save: Path) -> argparse.Namespace:
-    unset = dict.fromkeys(check.SETTINGS)
-    return argparse.Namespace(**{"files": [save], "ports": "", **unset, **vars(arguments)})
+    return argparse.Namespace(**{"files": [save], "ports": "", **vars(arguments)})
 
 
 def _encryption(arguments: argparse.Namespace) -> Encryption:

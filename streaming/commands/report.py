@@ -155,7 +155,7 @@ def _run_on_archive(
 
 def _history(folder: Path, arguments: argparse.Namespace) -> History:
     """Read what an archive holds by week, and validate that by the policies of the configuration."""
-    configuration = configure(argparse.Namespace(config=arguments.config, schemas=arguments.schemas))
+    configuration = configure(arguments, ("schemas",))
     history = archived_history(folder)
     if not configuration.policies:
         return history

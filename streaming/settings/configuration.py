@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import date
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -293,17 +293,20 @@ def description(hint: Any) -> str:
     return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, str)), "")
 
 
-def configure(flags: argparse.Namespace) -> Configuration:
+def configure(
+    flags: argparse.Namespace, names: Container[str] = Configuration.__struct_fields__
+) -> Configuration:
     """Read the file named by `--config`, if any, and override it by the given flags.
 
-    Raises UserError if the file cannot be read, a key is unknown or a value is invalid.
+    Of the flags only `names` are settings: a command may have another flag of a setting's name. Raises
+    UserError if the file cannot be read, a key is unknown or a value is invalid.
     """
     path: Path | None = flags.config
     in_file = _read(path) if path else {}
     given = {
         name: _listed(name, value)
         for name, value in vars(flags).items()
-        if name in Configuration.__struct_fields__ and value is not None
+        if name in names and value is not None
     }
     try:
         return msgspec.convert({**in_file, **given}, Configuration, strict=False)
