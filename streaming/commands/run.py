@@ -70,6 +70,8 @@ def refuse_watched_bootstrap(configuration: Configuration) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or show the plan."""
     configuration = configure(arguments)
+    # Until the application can read its decisions again: they are about to be read.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     configure_log(configuration.log_level)
     for warning in Decisions(configuration).expired():
         print(f"kipwatch: {warning}", file=sys.stderr)

@@ -16,6 +16,7 @@ from expectations.judging.terms import Terms
 from streaming.bench.traffic import Traffic, publish_blocks
 from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
+from streaming.demo.progress import scrape
 from streaming.demo.road import Child
 from streaming.query.query import reports_of, start_query
 from streaming.query.session import spark_session
@@ -23,7 +24,8 @@ from streaming.query.stages import BucketProcessor
 from streaming.settings.configuration import Configuration, FramesTopicSettings, Topics
 from streaming.state.bucket import Bucket
 from tests.e2e.pages import free_pages
-from tests.e2e.process_tree import children
+from tests.e2e.process_tree import children, send_signal
+from tests.waiting import until
 
 ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -52,6 +54,16 @@ def test_a_jvm_that_does_not_start_says_why_in_one_line(tmp_path: Path) -> None:
         query.wait(STARTED)
     (error,) = [line for line in query.log.read_text().splitlines() if line.startswith("kipwatch: ")]
     assert "Spark's JVM did not start: " in error and "much" in error
+
+
+def test_a_reload_while_the_query_loads_does_not_end_it(tmp_path: Path) -> None:
+    """It needs no Kafka for that: nothing listens at the address."""
+    (page,) = free_pages(1)
+    command = ["run", "--bootstrap", "127.0.0.1:1", "--metrics-address", page]
+    with Child([*command, "--checkpoint", str(tmp_path / "checkpoint")], tmp_path / "run.log") as query:
+        query.wait_for('"query": "loading"', STARTED)
+        send_signal(children(query.process_id), signal.SIGHUP)
+        until(lambda: scrape(page), STARTED, query)
 
 
 def test_a_killed_jvm_is_an_error_of_one_line(tmp_path: Path) -> None:
