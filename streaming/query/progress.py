@@ -29,6 +29,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -219,6 +220,9 @@ class KafkaWatch:
             answers = self._admin.list_offsets(asked, request_timeout=ANSWER_SECONDS) if asked else {}
             return {(where.topic, where.partition): end.result().offset for where, end in answers.items()}
         except KafkaException:
+            # The client knows of a partition that was added only after it has asked for the topic anew.
+            with suppress(KafkaException):
+                self._admin.list_topics(self._topic, ANSWER_SECONDS)
             return {}
 
     def _ask(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, StreamingQueryProgress
 
 from dashboards import alert
@@ -124,6 +125,32 @@ def test_the_lag_grows_while_a_batch_is_under_way(listening: Listening) -> None:
                 producer.produce(TOPIC, b"waits", partition=0)
             producer.flush()
             until(lambda: listening.value("topic_lag_records") == 3, PATIENCE)
+
+
+@pytest.mark.jvm
+def test_the_lag_is_known_again_soon_after_partitions_were_added(
+    listening: Listening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka would not ask for them by itself for minutes, once it has seen that they have no leader."""
+    monkeypatch.setattr(progress_module, "ASK_EVERY", 0.1)
+    with EmbeddedBroker() as broker:
+        create_topics(broker.internal, TOPIC, "findings")
+        admin = AdminClient({"bootstrap.servers": broker.internal})
+        listening.listener.onQueryProgress(progress(source(offsets(p0=0, p1=0), None)))
+        with KafkaWatch(broker.internal, TOPIC, {}, time.monotonic, listening.listener):
+            until(lambda: listening.value("topic_lag_records") == 0, PATIENCE)
+            listening.listener.onQueryProgress(progress(source(offsets(p0=0, p1=0, p2=0), None)))
+            until(lambda: math.isnan(listening.value("topic_lag_records") or 0.0), PATIENCE)
+            (added,) = admin.create_partitions([NewPartitions(TOPIC, 3)]).values()
+            added.result()
+            publish(broker.internal, partition=2)
+            until(lambda: listening.value("topic_lag_records") == 1, PATIENCE)
+
+
+def publish(bootstrap: str, partition: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(TOPIC, b"waits", partition=partition)
+    producer.flush()
 
 
 def test_a_broker_that_refuses_connections_is_named(
