@@ -297,8 +297,8 @@ def _monitor() -> list[panels.Panel]:
         tables.table_panel(
             "Endings of the query",
             "How often the query ended by itself over the range, by reason. It restarts after kafka-away, "
-            "store-away, worker-not-started, findings-not-written and archive-not-written; any other "
-            "reason needs attention.",
+            "store-away, worker-ended, worker-not-started, findings-not-written and archive-not-written; any "
+            "other reason needs attention.",
             {"Times": queries.ENDINGS_BY_REASON},
             [tables.TableColumn("reason", "Reason", 220), tables.count("Times")],
             span=8,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -69,9 +70,9 @@ def refuse_watched_bootstrap(configuration: Configuration) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGTERM or SIGINT, or show the plan."""
-    configuration = configure(arguments)
     # Until the application can read its decisions again: they are about to be read.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    configuration = configure(arguments)
     configure_log(configuration.log_level)
     for warning in Decisions(configuration).expired():
         print(f"kipwatch: {warning}", file=sys.stderr)
@@ -86,8 +87,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         show_plan(configuration)
         return 0
-    with held_checkpoint(configuration):
-        _run_query(configuration, arguments)
+    with held_checkpoint(configuration) as has_checkpoint:
+        _run_query(configuration, arguments, has_checkpoint)
     return 0
 
 
@@ -102,14 +103,16 @@ def _refuse_policies(path: str) -> None:
     policies_of(Path(path))
 
 
-def _run_query(configuration: Configuration, arguments: argparse.Namespace) -> None:
+def _run_query(
+    configuration: Configuration, arguments: argparse.Namespace, has_checkpoint: Callable[[], bool]
+) -> None:
     for package, line in REFUSED_PACKS.items():
         QUERY_LOG.error("pack-refused", pack=package, line=line)
     QUERY_LOG.info("loading")
     with interrupt_held():
         from streaming.query.application import Application  # noqa: PLC0415  # Spark takes seconds to load
 
-    application = Application(configuration, lambda: configure(arguments))
+    application = Application(configuration, lambda: configure(arguments), has_checkpoint)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: application.stop())
     signal.signal(signal.SIGHUP, lambda *_: application.reload())

@@ -22,6 +22,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from streaming.archive.archive import Archive, DailyCompaction
@@ -32,10 +33,17 @@ from streaming.log import QUERY_LOG
 from streaming.metrics.exposition import Exposition, serve
 from streaming.query.application_metrics import ApplicationMetrics, MetricsSink
 from streaming.query.batch_limit import BatchLimit
-from streaming.query.exit_reason import UNKNOWN, explain
+from streaming.query.exit_reason import CHECKPOINT_GONE, UNKNOWN, explain
 from streaming.query.overview import Overview
-from streaming.query.progress import KafkaWatch, ProgressListener, Readiness, StartLog, is_healthy
-from streaming.query.query import BatchReports, reports_of, start_query
+from streaming.query.progress import (
+    ClockWatch,
+    KafkaWatch,
+    ProgressListener,
+    Readiness,
+    StartLog,
+    is_healthy,
+)
+from streaming.query.query import BatchReports, ended_because, reports_of, start_query
 from streaming.query.session import spark_session
 from streaming.query.topic_sinks import FindingsSink, QuarantineSink
 from streaming.settings.address import host_and_port
@@ -55,9 +63,18 @@ LAST_BATCH_SECONDS = 30.0
 class Application:
     """Runs the query until `stop` is called or the query fails for a reason that is not transient."""
 
-    def __init__(self, configuration: Configuration, configure: Callable[[], Configuration]) -> None:
-        """`configure` reads the configuration again; it raises UserError if it is invalid."""
+    def __init__(
+        self,
+        configuration: Configuration,
+        configure: Callable[[], Configuration],
+        has_checkpoint: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`configure` reads the configuration again; it raises UserError if it is invalid.
+
+        `has_checkpoint` tells whether the folder of the checkpoint is still that of the start.
+        """
         self._configuration, self._configure = configuration, configure
+        self._has_checkpoint = has_checkpoint
         self._decisions = Decisions(configuration)
         schemas = load_schemas(configuration.schemas)
         self._metrics = ApplicationMetrics(
@@ -77,10 +94,11 @@ class Application:
         self._limit = BatchLimit(configuration.frames_per_batch)
         self._progress = ProgressListener(self._metrics, self._limit)
         self._validation = LiveValidation(configuration, self._metrics, lambda: self._progress.batch_seconds)
+        self._skips_lost = configuration.after_loss
         self._started = False
         self._latest_batch = -1
         self._has_judged = False
-        self._created_at = time.time()
+        self._created_at = time.monotonic()
         self._kafka_watch = KafkaWatch(
             configuration.bootstrap,
             configuration.frames_topic,
@@ -88,6 +106,7 @@ class Application:
             lambda: self._progress.latest_batch_at or self._created_at,
             self._progress,
         )
+        self._clock_watch = ClockWatch()
         self._overview = Overview(self._metrics, lambda: self._kafka_watch.trouble)
         self._stopping, self._reloading = threading.Event(), threading.Event()
 
@@ -167,25 +186,44 @@ class Application:
                 if self._stopping.wait(POLL_SECONDS):
                     self._finish(query)
                     return None
-                if self._reloading.is_set() and self._take_over_decisions():
+                if not self._has_checkpoint():
+                    query.stop()
+                    return CHECKPOINT_GONE
+                if self._must_restart():
                     self._finish(query)
                     query = self._start(session)
                 if not self._has_judged:
                     start_log.poll()
-            return str(query.exception() or "")
-        except (Py4JError, OSError) as error:
+            return ended_because(query, session)
+        except (Py4JError, PySparkException, OSError) as error:
             # A signal to the whole process group may have ended Spark first.
             return None if self._stopping.is_set() else f"{type(error).__name__}: {error}"
 
     def _start(self, session: SparkSession) -> Any:
         query = start_query(
-            reports_of(session, self._configuration, terms=self._decisions.terms),
+            reports_of(
+                session, self._configuration, terms=self._decisions.terms, skips_lost=self._skips_lost
+            ),
             self._configuration,
             partial(self._process_batch, session),
             self._limit,
         )
         QUERY_LOG.info("started", id=str(query.id), checkpoint=self._configuration.checkpoint)
         return query
+
+    def _must_restart(self) -> bool:
+        """Whether to start the query anew, after the batch under way and in the same session."""
+        set_back = self._clock_watch.set_back(time.time(), time.monotonic())
+        if set_back:
+            QUERY_LOG.warning("clock-set-back", seconds=round(set_back))
+        decisions_have_changed = self._reloading.is_set() and self._take_over_decisions()
+        return self._is_past_loss() or decisions_have_changed or bool(set_back)
+
+    def _is_past_loss(self) -> bool:
+        """Whether the query has continued behind lost frames: connections are interrupted only until then."""
+        is_past = self._skips_lost and self._progress.has_advanced
+        self._skips_lost = self._skips_lost and not is_past
+        return is_past
 
     def _take_over_decisions(self) -> bool:
         """Read the decisions again; return whether they changed. Invalid ones leave those in force."""
@@ -252,7 +290,7 @@ class Application:
 
     def _is_healthy(self) -> bool:
         latest_batch_at, kafka_away_at = self._progress.latest_batch_at, self._kafka_watch.away_at
-        return is_healthy(self._created_at, latest_batch_at, kafka_away_at, time.time())
+        return is_healthy(self._created_at, latest_batch_at, kafka_away_at, time.monotonic())
 
     def _is_ready(self) -> bool:
         return self._readiness.is_ready

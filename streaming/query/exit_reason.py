@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+CHECKPOINT_GONE: Final = "the folder of the checkpoint is not the one that the query began with"
+"""The text on the end of a query that finds so itself: Spark goes on."""
 _LONGEST: Final = 300
 
 
@@ -71,6 +73,11 @@ EXIT_REASONS: Final = (
         "continues from this checkpoint",
     ),
     ExitReason(
+        "kafka-refuses",
+        re.compile(r"errors\.\w*(?:Authorization|Authentication)Exception: ([^\n]+)"),
+        r"Kafka refuses the query's reads: \1 Correct the rights or the login (docs/run.md lists the ACLs)",
+    ),
+    ExitReason(
         "findings-not-written",
         re.compile(r"FindingsNotWrittenError: ([^\n]+)"),
         r"\1; the batch is judged again",
@@ -94,6 +101,41 @@ EXIT_REASONS: Final = (
         "another query uses the same checkpoint: stop one of them, or give each a checkpoint of its own",
     ),
     ExitReason(
+        "checkpoint-gone",
+        # `chmod` says so while the folder is being deleted.
+        re.compile(rf"{CHECKPOINT_GONE}|chmod: cannot access "),
+        "the folder of the checkpoint was deleted, moved or replaced while the query ran: put it or a copy "
+        "back, or start with a new checkpoint folder",
+    ),
+    ExitReason(
+        "checkpoint-not-written",
+        re.compile(r"Read-only file system|\(Permission denied\)|Input/output error"),
+        "the checkpoint, or a temporary file, cannot be written: look at its disk and its rights, and run "
+        "kipwatch again with the same checkpoint; nothing is lost as long as the topic holds it",
+    ),
+    ExitReason(
+        "worker-not-started",
+        # Spark gives a new Python process a fixed 10 s.
+        re.compile(r"Python worker failed to connect back|for the Python worker to connect back"),
+        "Spark's Python worker did not start within 10 s: the machine has too much else to do; nothing is "
+        "lost as long as the topic holds it",
+        transient=True,
+    ),
+    ExitReason(
+        "worker-ended",
+        # The first of Spark's lines in the trace says whose connection broke.
+        re.compile(
+            r"Python worker exited unexpectedly|STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE"
+            r"|EOFException occurred while reading the port number"
+            r"|java\.(?:io|net|nio)\.[\w.]*Exception\b(?!: Cannot run program)[^\n]*"
+            r"(?:\n\tat (?!org\.apache\.spark)[^\n]*)*"
+            r"\n\tat org\.apache\.spark\.(?:sql\.execution|api)\.python\."
+        ),
+        "one of Spark's Python workers ended: it was killed, perhaps because memory was short; nothing is "
+        "lost as long as the topic holds it",
+        transient=True,
+    ),
+    ExitReason(
         "checkpoint-foreign",
         re.compile(
             r"STATE_STORE_\w*SCHEMA|STATEFUL_OPERATOR_NOT_MATCH|STREAMING_STATEFUL_OPERATOR|state metadata"
@@ -105,21 +147,15 @@ EXIT_REASONS: Final = (
     ExitReason(
         "checkpoint-corrupt",
         re.compile(
+            # The commits have no offsets.
+            r"assertion failed\n\tat scala\S+\n\tat \S+\.MicroBatchExecution\.initializeExecution"
             # A file of the state's schema is missing.
-            r"(?:File |directory: )\S+?/state/\d+/_stateSchema/"
-            r"|CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE|MALFORMED|Incomplete log file|EOFException"
-            r"|Corruption|JsonParseException|JsonMappingException|NumberFormatException"
+            r"|(?:File |directory: )\S+?/state/\d+/_stateSchema/"
+            r"|CANNOT_LOAD_STATE_STORE|CHECKPOINT_FILE|CHECKPOINT_MISSING_METADATA|MALFORMED|EOFException"
+            r"|Incomplete log file|Corruption|ChecksumException|NumberFormatException|com\.fasterxml\.jackson"
             r"|metadata.*(?:corrupt|malformed)|ZstdException|ZstdError|DecodeError|ValidationError"
         ),
         "the checkpoint cannot be read: put a copy of it back, or start with a new checkpoint folder",
-    ),
-    ExitReason(
-        "worker-not-started",
-        # Spark gives a new Python process a fixed 10 s.
-        re.compile(r"Python worker failed to connect back|for the Python worker to connect back"),
-        "Spark's Python worker did not start within 10 s: the machine has too much else to do; nothing is "
-        "lost as long as the topic holds it",
-        transient=True,
     ),
     ExitReason(
         "kafka-away",

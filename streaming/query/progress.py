@@ -56,6 +56,8 @@ FIRST_BATCH = 0
 """The batch id of a query that has no earlier run to continue."""
 LATE_AFTER = 10.0
 """Seconds without a finished batch after which Kafka is asked. An idle query finishes one each trigger."""
+SET_BACK_BY = 5.0
+"""Seconds by which the clock of the machine must be set back at once, to be worth a restart of the query."""
 ASK_EVERY = 5.0
 ANSWER_SECONDS = 5.0
 
@@ -73,6 +75,9 @@ class ProgressListener(StreamingQueryListener):
         super().__init__()
         self._metrics, self._limit = metrics, limit
         self.latest_batch_at = 0.0
+        """When the latest batch finished, in seconds of a monotonic clock; 0 before the first one."""
+        self.has_advanced = False
+        """Whether a finished batch has read any of the topic."""
         self.batch_seconds = 0.0
         """The sum of all batches' durations."""
         self.read_to: dict[Partition, int] = {}
@@ -87,6 +92,8 @@ class ProgressListener(StreamingQueryListener):
         for source in progress.sources:
             if source.endOffset not in ABSENT:
                 self.read_to = _offsets(source.endOffset)
+                begun_at = {} if source.startOffset in ABSENT else _offsets(source.startOffset)
+                self.has_advanced = self.has_advanced or self.read_to != begun_at
         seconds = progress.durationMs.get("triggerExecution", 0) / 1000
         self._metrics.batch_duration.observe(seconds)
         self.batch_seconds += seconds
@@ -105,8 +112,8 @@ class ProgressListener(StreamingQueryListener):
         self._metrics.topic_lag.set(round(blocks * self._limit.frames_per_block) if ends else math.nan)
 
     def _record_progress(self) -> None:
-        self.latest_batch_at = time.time()
-        self._metrics.last_batch_timestamp.set(self.latest_batch_at)
+        self.latest_batch_at = time.monotonic()
+        self._metrics.last_batch_timestamp.set(time.time())
 
 
 def _offsets(text: str) -> dict[Partition, int]:
@@ -121,8 +128,9 @@ def _offsets(text: str) -> dict[Partition, int]:
 def is_healthy(started_at: float, latest_batch_at: float, kafka_away_at: float, now: float) -> bool:
     """Return whether the query makes progress, or waits for Kafka.
 
-    Times are seconds. `latest_batch_at` is when the latest batch finished, 0 before the first one, and
-    `kafka_away_at` when Kafka was last seen not to answer, 0 if never.
+    Times are seconds of a monotonic clock, so that a step of the machine's clock hides nothing.
+    `latest_batch_at` is when the latest batch finished, 0 before the first one, and `kafka_away_at` when
+    Kafka was last seen not to answer, 0 if never.
     """
     if latest_batch_at:
         return now - max(latest_batch_at, kafka_away_at) < STALLED_AFTER
@@ -150,6 +158,22 @@ class Readiness:
         self._previous = now
 
 
+class ClockWatch:
+    """Notices that the machine's clock was set back, beside a monotonic one.
+
+    Spark waits for its next batch until the clock shows a time that it chose before, however long that takes.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = -math.inf
+
+    def set_back(self, now: float, monotonic: float) -> float:
+        """Return by how many seconds the clock was set back since the last call, 0 if it was not."""
+        before, self._ahead = self._ahead, now - monotonic
+        seconds = before - self._ahead
+        return seconds if seconds >= SET_BACK_BY else 0.0
+
+
 class StartLog:
     """Logs each change in the number of finished tasks, as long as it is polled."""
 
@@ -174,7 +198,7 @@ class StartLog:
 class KafkaWatch:
     """Asks Kafka for the ends of the frames topic, and for its leaders if the query is late, while entered.
 
-    `away_at` is when the query was last known to wait for Kafka, in seconds since the epoch; 0 if never.
+    `away_at` is when the query was last known to wait for Kafka, in seconds of a monotonic clock; 0 if never.
     `trouble` says why it waits now, "" if it does not.
     """
 
@@ -205,11 +229,11 @@ class KafkaWatch:
 
     def record_wait(self) -> None:
         """Record that the query waits for Kafka now."""
-        self.away_at = time.time()
+        self.away_at = time.monotonic()
 
     def _run(self) -> None:
         while not self._closing.wait(ASK_EVERY):
-            if self.trouble or time.time() - self._latest_batch_at() > LATE_AFTER:
+            if self.trouble or time.monotonic() - self._latest_batch_at() > LATE_AFTER:
                 self._ask()
             self._progress.show_lag(self._ends())
 

@@ -48,16 +48,20 @@ def reports_of(
     configuration: Configuration,
     connections: StatefulProcessor | None = None,
     terms: Terms | None = None,
+    *,
+    skips_lost: bool = False,
 ) -> DataFrame:
     """Plan the query: one row per report. `connections` replaces the processor of connections.
 
-    Without `terms` they are made of the configuration.
+    Without `terms` they are made of the configuration. With `skips_lost` the query continues behind frames
+    that the topic has lost, otherwise it ends there.
 
     Runs nothing and opens no connection to Kafka. Raises UserError if a secret is missing, or if a decision
     names an unknown rule or reading.
     """
     limit = BatchLimit(configuration.frames_per_batch)
-    frames = read_topic(session, configuration, limit.blocks).select("value", "topic", "partition", "offset")
+    topic = read_topic(session, configuration, limit.blocks, skips_lost=skips_lost)
+    frames = topic.select("value", "topic", "partition", "offset")
     table = table_text(configuration.schemas)
     buckets = configuration.buckets
     terms = terms or Decisions(configuration).terms
@@ -115,6 +119,15 @@ def start_query(
     return query
 
 
+def ended_because(query: Any, session: SparkSession) -> str:
+    """Return Spark's text on why a query has ended, "" if it was stopped.
+
+    It has the trace of each cause. PySpark's exception has the messages without the classes.
+    """
+    error, jvm = query._jsq.exception(), session.sparkContext._jvm
+    return str(jvm.org.apache.spark.util.Utils.exceptionString(error.get())) if error.isDefined() else ""
+
+
 def _step(rows: DataFrame, key: str, processor: StatefulProcessor, schema: str) -> DataFrame:
     return rows.groupBy(key).transformWithState(
         statefulProcessor=processor,
@@ -124,7 +137,9 @@ def _step(rows: DataFrame, key: str, processor: StatefulProcessor, schema: str) 
     )
 
 
-def read_topic(session: SparkSession, configuration: Configuration, records_per_batch: int) -> DataFrame:
+def read_topic(
+    session: SparkSession, configuration: Configuration, records_per_batch: int, *, skips_lost: bool = False
+) -> DataFrame:
     """Return the records of the frames topic, with Spark's columns of Kafka records."""
     return (
         session.readStream.format("kafka")
@@ -133,7 +148,7 @@ def read_topic(session: SparkSession, configuration: Configuration, records_per_
         .options(**jvm_options(configuration.bootstrap, configuration.kafka))
         .option("subscribe", configuration.frames_topic)
         .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", str(not configuration.after_loss).lower())
+        .option("failOnDataLoss", str(not skips_lost).lower())
         .option("maxOffsetsPerTrigger", records_per_batch)
         .load()
     )

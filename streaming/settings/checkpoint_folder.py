@@ -7,6 +7,9 @@ Two queries on one checkpoint undo each other's batches. The query holds a lock 
 its process, however that ends, and leaves no file that a copy of the checkpoint would contain. Queries on
 several machines that share a folder, or whose checkpoint is in an object store, do not see each other's
 locks; Spark ends one of them (`checkpoint-shared`).
+
+If the folder is deleted or moved while the query runs, Spark makes it anew and goes on, with the state that
+it has at hand. No query could start from what it writes there, so the query must notice.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -54,21 +57,22 @@ def why_unusable(folder: Path) -> str:
 
 
 @contextmanager
-def held_checkpoint(configuration: Configuration) -> Iterator[None]:
+def held_checkpoint(configuration: Configuration) -> Iterator[Callable[[], bool]]:
     """Create the folder of the checkpoint and keep other queries from it.
 
-    Does nothing for a checkpoint elsewhere. Raises UserError if the folder cannot be used, or is in use.
+    Yields a function that tells whether the folder is still there. Does nothing for a checkpoint elsewhere.
+    Raises UserError if the folder cannot be used, or is in use.
     """
     folder = local_folder(configuration)
     if folder is None:
-        yield
+        yield lambda: True
         return
     if problem := why_unusable(folder):
         raise UserError(f"the checkpoint {problem}")
     descriptor = _opened(folder)
     try:
         _lock(descriptor, folder)
-        yield
+        yield lambda: _is_at(folder, descriptor)
     finally:
         os.close(descriptor)
 
@@ -82,6 +86,16 @@ def _opened(folder: Path) -> int:
             f"the checkpoint {folder} cannot be used ({error.strerror}): run as its owner, "
             "or correct `checkpoint`"
         ) from error
+
+
+def _is_at(folder: Path, descriptor: int) -> bool:
+    """Whether a path leads to the folder that is open. A path that cannot be looked up is no proof."""
+    try:
+        return os.path.samestat(folder.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -36,6 +36,12 @@ def jvms(root: int) -> list[int]:
     return [process for process in tree(root) if Path(f"/proc/{process}/comm").read_text() == "java\n"]
 
 
+def workers(root: int) -> list[int]:
+    """Return Spark's Python workers, without the process that starts them."""
+    found = tree(root)
+    return [each for each in found if "pyspark.daemon" in _command(each) and not children(each)]
+
+
 def send_signal(processes: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to processes."""
     for process in processes:
@@ -61,11 +67,15 @@ def resident_mebibytes(root: int) -> dict[str, float]:
     found: dict[str, float] = {}
     for process_id in tree(root):
         with suppress(OSError, IndexError):
-            command = Path(f"/proc/{process_id}/cmdline").read_text()
+            command = _command(process_id)
             pages = int(Path(f"/proc/{process_id}/statm").read_text().split()[1])
             kind = _kind(command)
             found[kind] = found.get(kind, 0.0) + pages * os.sysconf("SC_PAGE_SIZE") / _MEBIBYTE
     return found
+
+
+def _command(process_id: int) -> str:
+    return Path(f"/proc/{process_id}/cmdline").read_text()
 
 
 def _kind(command: str) -> str:

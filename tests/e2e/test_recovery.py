@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from streaming.metrics.exposition import MetricsPage
 from streaming.query.worker import LONGEST_INTERVAL
 from streaming.settings.configuration import FramesTopicSettings, Topics
 from tests.e2e.pages import free_pages, passes
+from tests.e2e.process_tree import frozen, jvms, send_signal, workers
 from tests.waiting import until
 
 pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.timeout(600)]
@@ -28,6 +31,8 @@ pytestmark = [pytest.mark.jvm, pytest.mark.e2e, pytest.mark.long, pytest.mark.ti
 CONNECTIONS = 40
 ONE_PARTITION = Topics(frames=FramesTopicSettings(partitions=1))
 STARTED, JUDGED, ENDED = 120.0, 120.0, 150.0
+AMID_A_BATCH = 3.0
+"""Seconds after which a batch has begun, and waits for workers that do not respond."""
 _NUMBERS = itertools.count()
 
 
@@ -140,17 +145,72 @@ def test_expired_frames_are_an_error_and_may_be_skipped(stopped: StoppedQuery) -
     batches = list(stopped.traffic.round(0))
     publish_blocks(stopped.broker.internal, "expired", batches[:5])
     admin = AdminClient({"bootstrap.servers": stopped.broker.internal})
-    for deleted in admin.delete_records([TopicPartition("expired", 0, OFFSET_END)]).values():
-        deleted.result()
+    delete_all(admin, "expired")
     kept = publish_blocks(stopped.broker.internal, "expired", batches[5:])
     error = stopped.error_line("expired", Path(shutil.copytree(checkpoint, stopped.folder / "refused")))
     assert "no longer holds all frames" in error and "--after-loss" in error
     with stopped.start("expired", checkpoint, "--after-loss", "true") as query:
         query.wait_for('"frames": ', STARTED + JUDGED)
         page = stopped.page()
-    assert page.total("kipwatch_frames_total") == kept
-    assert page.total("kipwatch_rule_checks_total", verdict="violates") == 0
-    assert page.total("kipwatch_rule_checks_total", rule="kip35/version-out-of-range", verdict="conforms") > 0
+        assert page.total("kipwatch_frames_total") == kept
+        assert page.total("kipwatch_rule_checks_total", verdict="violates") == 0
+        conforming = page.total(
+            "kipwatch_rule_checks_total", rule="kip35/version-out-of-range", verdict="conforms"
+        )
+        assert conforming > 0
+        # Behind that loss the query restarts, and skips no other one silently.
+        until(lambda: query.log.read_text().count('"query": "started"') > 1, STARTED, query)
+        with frozen(jvms(query.process_id)):
+            publish_blocks(stopped.broker.internal, "expired", stopped.traffic.round(1))
+            delete_all(admin, "expired")
+        assert query.wait(ENDED) == 2
+    assert '"reason": "frames-lost"' in query.log.read_text()
+
+
+def delete_all(admin: AdminClient, topic: str) -> None:
+    """Delete the records of a topic with one partition, as its retention does."""
+    for deleted in admin.delete_records([TopicPartition(topic, 0, OFFSET_END)]).values():
+        deleted.result()
+
+
+def test_a_worker_that_is_killed_restarts_the_query(stopped: StoppedQuery) -> None:
+    """As the kernel does when memory is short. The frames of the batch are judged, and once."""
+    before = publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(2))
+    with stopped.start(stopped.topic, stopped.copied("killed")) as query:
+        query.wait_for('"frames": ', STARTED + JUDGED)
+        victims = workers(query.process_id)
+        send_signal(victims, signal.SIGSTOP)
+        amid = publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(3))
+        time.sleep(AMID_A_BATCH)
+        send_signal(victims, signal.SIGKILL)
+        until(lambda: query.log.read_text().count('"frames": ') > 1, JUDGED, query)
+        page = stopped.page()
+    assert page.total("kipwatch_query_endings_total", reason="worker-ended") > 0
+    assert page.total("kipwatch_frames_total") == before + amid
+
+
+def test_a_checkpoint_that_is_moved_away_ends_the_query(stopped: StoppedQuery) -> None:
+    """Spark would make the folder anew, and write into it what no query could start from."""
+    checkpoint = stopped.copied("moved")
+    with stopped.start(stopped.topic, checkpoint) as query:
+        query.wait_for('"query": "started"', STARTED)
+        checkpoint.rename(stopped.folder / "elsewhere")
+        assert query.wait(ENDED) == 2
+    assert '"reason": "checkpoint-gone"' in query.log.read_text()
+
+
+@pytest.mark.parametrize("damage", ["metadata is empty", "metadata is gone", "offsets are gone"])
+def test_a_damaged_checkpoint_is_an_error(stopped: StoppedQuery, damage: str) -> None:
+    checkpoint = stopped.copied(damage.replace(" ", "-"))
+    match damage:
+        case "metadata is empty":
+            (checkpoint / "metadata").write_text("")
+            (checkpoint / ".metadata.crc").unlink()
+        case "metadata is gone":
+            (checkpoint / "metadata").unlink()
+        case _:
+            shutil.rmtree(checkpoint / "offsets")
+    assert "the checkpoint cannot be read" in stopped.error_line(stopped.topic, checkpoint)
 
 
 def test_a_recreated_topic_is_an_error(stopped: StoppedQuery) -> None:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from streaming.query.exit_reason import EXIT_REASONS, UNKNOWN, explain
+from streaming.query.exit_reason import CHECKPOINT_GONE, EXIT_REASONS, UNKNOWN, explain
 from tests.repository.tree import ROOT
 
 ERROR_TEXTS = {
@@ -27,6 +27,9 @@ SdkClientException: Unable to execute HTTP request: Connect to 127.0.0.1:18345 f
 Caused by: java.util.concurrent.TimeoutException: no
 """,
     "frames-lost": "org.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data",
+    "kafka-refuses": """org.apache.spark.sql.streaming.StreamingQueryException: Topic authorization failed.
+Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Topic authorization failed.
+""",
     "archive-not-written": "ArchiveNotWrittenError: cannot write a: No space left on device\n  at x",
     "disk-full": """[STREAM_FAILED] Query [id = 3c21] terminated with exception: Job aborted.
 Caused by: org.rocksdb.RocksDBException: While appending to file: /c/000012.sst: No space left on device
@@ -36,6 +39,18 @@ Caused by: org.rocksdb.RocksDBException: While appending to file: /c/000012.sst:
 times, most recent failure: org.apache.spark.SparkException: Python worker failed to connect back.
 \tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker
 Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
+\tat java.base/java.nio.channels.Selector.select(Selector.java:1)
+\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:1)
+""",
+    "worker-ended": """org.apache.spark.SparkException: Job aborted: Task 1 in stage 3.0 failed 1 \
+times, most recent failure: Lost task 1.0 in stage 3.0 (TID 7): java.io.IOException: Stream closed
+\tat java.base/java.lang.ProcessBuilder$NullOutputStream.write(ProcessBuilder.java:445)
+\tat java.base/java.io.DataOutputStream.flush(DataOutputStream.java:128)
+\tat org.apache.spark.api.python.PythonWorkerFactory.$anonfun$stopWorker$1(PythonWorkerFactory.scala:501)
+""",
+    "checkpoint-gone": CHECKPOINT_GONE,
+    "checkpoint-not-written": """org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An
+Caused by: java.io.FileNotFoundException: /c/state/1/1/.3.changelog.08ac.TID13.tmp (Read-only file system)
 """,
     "kafka-away": "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node assignment.",
     "checkpoint-shared": """[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming \
@@ -88,12 +103,48 @@ def test_a_checkpoint_without_a_file_of_its_schema_is_corrupt(error_text: str) -
     assert reason.name == "checkpoint-corrupt"
 
 
+@pytest.mark.parametrize(
+    "error_text",
+    [
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.x\n"
+        "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(x.java:1)\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.read(PythonRunner.scala:9)",
+        "[STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE] Streaming Runner initialization",
+        "EOFException occurred while reading the port number from pyspark.daemon's stdout.\n\tat org.x",
+    ],
+)
+def test_a_worker_that_was_killed_does_not_make_the_checkpoint_corrupt(error_text: str) -> None:
+    reason, _ = explain(error_text)
+    assert reason.name == "worker-ended"
+
+
+@pytest.mark.parametrize(
+    "error_text",
+    [
+        # `metadata` is empty, or gone; the latest file of `offsets` is cut off, or another than its checksum.
+        "com.fasterxml.jackson.databind.exc.MismatchedInputException: No content to map due to end-of-input",
+        "SparkRuntimeException: [STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c is",
+        "Caused by: com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input in field name",
+        "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/offsets/8 at 1024 exp: 7",
+        # `offsets` is gone.
+        "Caused by: java.lang.AssertionError: assertion failed\n\tat scala.Predef$.assert(Predef.scala:264)\n"
+        "\tat org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution.initializeExecution(x:1)",
+        "java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
+        "\tat org.apache.spark.sql.execution.streaming.state.StateStoreChangelogReader.next(x.scala:1)",
+    ],
+)
+def test_a_checkpoint_that_was_damaged_is_corrupt(error_text: str) -> None:
+    reason, _ = explain(error_text)
+    assert reason.name == "checkpoint-corrupt"
+
+
 def test_only_transient_reasons_restart_the_query() -> None:
     assert {reason.name for reason in EXIT_REASONS if reason.transient} == {
         "archive-not-written",
         "findings-not-written",
         "kafka-away",
         "store-away",
+        "worker-ended",
         "worker-not-started",
     }
 

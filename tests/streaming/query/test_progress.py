@@ -25,6 +25,7 @@ from streaming.query.batch_limit import BatchLimit
 from streaming.query.progress import (
     STALLED_AFTER,
     STARTED_AFTER,
+    ClockWatch,
     KafkaWatch,
     ProgressListener,
     Readiness,
@@ -118,7 +119,7 @@ def test_the_lag_grows_while_a_batch_is_under_way(listening: Listening) -> None:
         producer.produce(TOPIC, b"read", partition=0)
         producer.flush()
         listening.listener.onQueryProgress(progress(source(offsets(p0=1), offsets(p0=1))))
-        watch = KafkaWatch(broker.internal, TOPIC, {}, time.time, listening.listener)
+        watch = KafkaWatch(broker.internal, TOPIC, {}, time.monotonic, listening.listener)
         with watch:
             until(lambda: listening.value("topic_lag_records") == 0, PATIENCE)
             for _ in range(3):
@@ -165,15 +166,26 @@ def test_a_broker_that_refuses_connections_is_named(
         with watch:
             until(lambda: watch.trouble, PATIENCE)
     assert watch.trouble.startswith(f"cannot connect to {address} (Connection refused)")
-    assert watch.away_at > 0
+    assert 0 < watch.away_at <= time.monotonic()
+
+
+def test_a_batch_that_reads_nothing_does_not_advance(listening: Listening) -> None:
+    """Spark does not write the partitions in one order."""
+    resumed = source(offsets(p1=5, p0=7), offsets(p0=9, p1=5)) | {"startOffset": offsets(p0=7, p1=5)}
+    listening.listener.onQueryProgress(progress(resumed))
+    assert not listening.listener.has_advanced
+    listening.listener.onQueryProgress(progress(resumed | {"endOffset": offsets(p0=9, p1=5)}))
+    assert listening.listener.has_advanced
 
 
 def test_a_batch_sets_its_duration_and_end(listening: Listening) -> None:
-    before = time.time()
+    """Health goes by a clock that nobody sets back; Prometheus compares the other one with its own."""
+    before, before_by_the_calendar = time.monotonic(), time.time()
     listening.listener.onQueryProgress(progress(source(offsets(p0=5), offsets(p0=5))))
     assert listening.value("batch_duration_seconds_sum") == 1.5
+    assert before <= listening.listener.latest_batch_at <= time.monotonic()
     ended = listening.value("last_batch_timestamp_seconds")
-    assert ended is not None and before <= ended == listening.listener.latest_batch_at
+    assert ended is not None and before_by_the_calendar <= ended <= time.time()
 
 
 def test_an_idle_query_makes_progress(listening: Listening) -> None:
@@ -182,10 +194,11 @@ def test_an_idle_query_makes_progress(listening: Listening) -> None:
         "00000000-0000-0000-0000-000000000002",
         "2026-01-01T00:00:00.000Z",
     )
-    before = time.time()
+    before, before_by_the_calendar = time.monotonic(), time.time()
     listening.listener.onQueryIdle(idle)
     assert listening.listener.latest_batch_at >= before
-    assert listening.value("last_batch_timestamp_seconds") == listening.listener.latest_batch_at
+    ended = listening.value("last_batch_timestamp_seconds")
+    assert ended is not None and ended >= before_by_the_calendar
 
 
 START, BATCH = 1000.0, 2000.0
@@ -219,6 +232,16 @@ def test_a_query_that_does_not_go_on_when_kafka_answers_again_is_not_healthy() -
 def test_a_stalled_query_is_unhealthy_before_its_alert_fires() -> None:
     assert STALLED_AFTER < alert.STALLED_AFTER
     assert f"{STARTED_AFTER / 60 + 1:.0f}m" == alert.BEGUN_WITHIN
+
+
+def test_a_clock_that_is_set_back_is_noticed_once() -> None:
+    """A clock that is set ahead, or corrected little by little, delays no batch for long."""
+    watch = ClockWatch()
+    assert not watch.set_back(5000.0, 100.0)
+    assert not watch.set_back(5000.1, 100.2)
+    assert not watch.set_back(8600.3, 100.4)
+    assert watch.set_back(5000.6, 100.6) == pytest.approx(3599.9)
+    assert not watch.set_back(5000.8, 100.8)
 
 
 def test_the_query_is_not_ready_before_the_first_batch() -> None:

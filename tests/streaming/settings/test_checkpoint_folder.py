@@ -59,6 +59,16 @@ def test_a_checkpoint_is_free_when_its_process_was_killed(tmp_path: Path) -> Non
         assert list(tmp_path.iterdir()) == [], "a copy of the checkpoint contains no lock"
 
 
+def test_a_folder_that_was_deleted_or_replaced_is_no_longer_there(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    with held_checkpoint(at(folder)) as has_checkpoint:
+        assert has_checkpoint()
+        folder.rename(tmp_path / "moved")
+        assert not has_checkpoint()
+        folder.mkdir()
+        assert not has_checkpoint()
+
+
 def test_two_checkpoints_are_two(tmp_path: Path) -> None:
     with held_checkpoint(at(tmp_path / "a")), held_checkpoint(at(tmp_path / "b")):
         pass
