@@ -31,6 +31,9 @@ One TOML file serves feeder and query: `kipwatch feed --config FILE`, `kipwatch 
 settings are flags of these commands, too, with hyphens; a flag overrides the file. `kipwatch init` writes
 a file with comments for your cluster, `kipwatch doctor --config FILE` examines one. Unknown names are errors.
 
+Each setting says which of these two commands has a flag for it. Others, such as `check`, `report` and
+`decode`, read the same file and have the flags that their `--help` lists.
+
 ## Single settings
 
 """

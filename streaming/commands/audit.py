@@ -23,7 +23,7 @@ from streaming.user_error import UserError
 if TYPE_CHECKING:
     from expectations.suites.suite import SuiteResult
 
-PASSED, FAILED = 0, 1
+PASSED, FAILED, INCOMPLETE = 0, 1, 2
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?")
 
@@ -77,6 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     source = str(arguments.folder or f"{configuration.frames_topic} at {configuration.bootstrap}")
     with reader_may_leave():
         _write(results, source, arguments)
+    if not any(result.rows for result in results):
+        print(f"kipwatch: nothing was audited: {source} has no row in this time", file=sys.stderr)
+        return INCOMPLETE
     return PASSED if all(result.success for result in results) else FAILED
 
 

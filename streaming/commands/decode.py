@@ -120,15 +120,18 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, capture: _Capt
     write = (
         _write_object if arguments.jsonl else _writer_of_text(schemas, events=not _chooses_frames(arguments))
     )
-    found = False
+    found = shows = False
     for entry in _entries(schemas, capture):
         found = found or entry[2] is not None
         if is_wanted(entry):
+            shows = True
             if entry[2] is not None and not arguments.show_secrets:
                 hide_secrets(schemas, entry[2])
             write(entry)
     if not found:
         raise UserError(f"{shown(arguments.file)}: it holds no Kafka frame; check the file and --ports")
+    if not shows:
+        print("kipwatch: no frame is one that the flags choose", file=sys.stderr)
 
 
 def _entries(schemas: Schemas, capture: _Capture) -> Iterator[Entry]:

@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     configuration = with_free_ports(configure(arguments), arguments)
     if configuration.kafka:
         raise UserError("the demo starts its own broker: remove [kafka] from the configuration")
+    if not arguments.recording.parent.is_dir():
+        raise UserError(f"cannot write the recording: there is no folder {arguments.recording.parent}")
     judging = _judging_flags(arguments, configuration)
     java()
     signal.signal(signal.SIGTERM, signal.default_int_handler)

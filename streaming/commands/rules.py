@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         return _check(arguments.check)
     if arguments.id == "new":
         return _begin(arguments.new or "")
+    if arguments.new:
+        raise UserError(f"name one rule or family: {arguments.new!r} is too much")
     family = [rule for rule in RULES if arguments.id in (None, rule.family)]
     rules = family or [_find(arguments.id)]
     if arguments.json:

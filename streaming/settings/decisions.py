@@ -148,7 +148,7 @@ class Decisions:
             for rule_id in rule_ids:
                 if rule_id not in known:
                     hint = did_you_mean(rule_id, known, "`kipwatch rules` lists them", cutoff=0.8)
-                    raise UserError(f"{key}: the configuration names a rule {rule_id!r}; {hint}")
+                    raise UserError(f"{key}: there is no rule {rule_id!r}; {hint}")
 
     def _suppressed(self, known: Collection[str]) -> list[str]:
         """Return the rules that suppressions match, and each pattern that matches none."""

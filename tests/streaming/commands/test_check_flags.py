@@ -212,7 +212,7 @@ def test_a_decision_on_a_rule_that_does_not_exist_is_one_line(
 ) -> None:
     config = configured(tmp_path, 'disable = ["nonsense"]')
     line = kipwatch("check", "--config", config, captures / "clean.pcap").error_line
-    assert "names a rule 'nonsense'" in line
+    assert "there is no rule 'nonsense'" in line
 
 
 @pytest.mark.parametrize(("flags", "status"), [([], 1), (["--spec", "kip1082=text"], 0)])

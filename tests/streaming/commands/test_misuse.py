@@ -41,6 +41,8 @@ MISTAKEN = [
     (["decode", "--kind", "both", "x"], "invalid choice: 'both'"),
     (["decode", "--api", "apiversions", "x"], "there is no API 'apiversions'"),
     (["rules", "kip1313/nonsense"], "there is no rule 'kip1313/nonsense'; `kipwatch rules` lists them"),
+    (["rules", "kip35", "kip511"], "name one rule or family: 'kip511' is too much"),
+    (["demo", "--recording", "missing/x.pcap"], "cannot write the recording: there is no folder missing"),
     (["demo", "--seconds", "long"], "argument --seconds: invalid float value: 'long'"),
     (
         ["feed", "--ports", "nine"],
@@ -237,7 +239,7 @@ def test_a_rule_that_does_not_exist(kipwatch: Kipwatch, tmp_path: Path) -> None:
     """The line names the nearest rule that exists."""
     path = tmp_path / "kipwatch.toml"
     path.write_text("disable = ['wire/unknown-apis']")
-    expected = "disable: the configuration names a rule 'wire/unknown-apis'; did you mean wire/unknown-api?"
+    expected = "disable: there is no rule 'wire/unknown-apis'; did you mean wire/unknown-api?"
     assert kipwatch("run", "--config", path).error_line == expected
 
 

@@ -1,4 +1,4 @@
-"""Output that cannot be written, that nobody reads, in another locale, and about files with odd names."""
+"""Output that cannot be written, that nobody reads, in another locale, about odd names, or of nothing."""
 
 from __future__ import annotations
 
@@ -84,3 +84,9 @@ def test_a_name_of_a_file_breaks_no_line(kipwatch: Kipwatch, captures: Path, tmp
     )
     path.write_bytes((captures / "violating.pcap").read_bytes())
     assert f"{tmp_path}/a\\nb\\x1b[31m.pcap: " in kipwatch("check", path).output
+
+
+@pytest.mark.parametrize("flags", [["--client-id", "nobody"], ["--group", "none"], ["--api", "999"]])
+def test_a_choice_that_no_frame_meets_is_told(kipwatch: Kipwatch, captures: Path, flags: list[str]) -> None:
+    ran = kipwatch("decode", *flags, captures / "clean.pcap")
+    assert ran == (0, "", "kipwatch: no frame is one that the flags choose\n")

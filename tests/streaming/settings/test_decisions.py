@@ -147,7 +147,9 @@ def test_the_configured_listeners_are_terms_of_judging() -> None:
     ids=["disable", "levels", "suppress", "glob"],
 )
 def test_a_rule_that_does_not_exist_is_refused(configuration: Configuration) -> None:
-    with pytest.raises(UserError, match=r"names a rule 'kip1313/nonsense[*]?'; `kipwatch rules` lists them"):
+    with pytest.raises(
+        UserError, match=r"there is no rule 'kip1313/nonsense[*]?'; `kipwatch rules` lists them"
+    ):
         Decisions(configuration)
 
 
