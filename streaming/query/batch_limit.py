@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import threading
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -129,11 +130,7 @@ def fitting(waiting: Sequence[Waiting], frames: int) -> int:
     everything = read(total)
     if everything <= frames:
         return max(1, total + (frames - everything) // MOST_FRAMES)
-    least, most = 1, total
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if read(middle) <= frames else (least, middle)
-    return least
+    return max(1, bisect_right(range(total), frames, lo=1, key=read) - 1)
 
 
 def _share(limit: int, blocks: int, total: int) -> int:
