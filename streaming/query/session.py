@@ -187,7 +187,7 @@ def _on_cluster(scratch: Path) -> dict[str, str]:
     }
 
 
-def _start_context(conf: SparkConf) -> SparkContext:
+def _start_context(conf: SparkConf) -> None:
     """Start Spark in a JVM of its own, whose output is logged: trouble as warnings, all else for debugging.
 
     A JVM that exists is used as it is: that of spark-submit, or of an earlier context of this process. Raises
@@ -198,7 +198,6 @@ def _start_context(conf: SparkConf) -> SparkContext:
     else:
         context = SparkContext(conf=conf, gateway=_launch(conf))
     context.setLogLevel(_TALKATIVE if JVM_LOG.logger.isEnabledFor(logging.DEBUG) else _QUIET)
-    return context
 
 
 def _launch(conf: SparkConf) -> object:
