@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashboards.promql import findings, grown, one_of, part, select, stepped, total
+from dashboards.promql import counted, findings, grown, one_of, part, select, stepped, total
 from dashboards.queries import (
     CLUSTER,
     INTERVAL,
@@ -43,7 +43,7 @@ def requests(*matchers: str) -> str:
 
 def sent(*by: str, of: str) -> str:
     """Requests over the range by some labels, without zeros."""
-    return f"round({total(grown(of, RANGE), *by)}) > 0"
+    return f"{counted(grown(of, RANGE), *by)} > 0"
 
 
 def sent_rate(*by: str, of: str) -> str:
@@ -68,7 +68,7 @@ def fated(*fates: str) -> str:
 
 def fated_by(*by: str, fates: Sequence[str] = FATES) -> str:
     """Requests over the range of API versions with these fates, by some labels, without zeros."""
-    return f"round({total(fated(*fates), *by)}) > 0"
+    return f"{counted(fated(*fates), *by)} > 0"
 
 
 def fated_rate(*by: str, fates: Sequence[str] = FATES) -> str:
@@ -76,8 +76,8 @@ def fated_rate(*by: str, fates: Sequence[str] = FATES) -> str:
     return total(known_as(sent_rate(*_SOURCE, *VERSION, NAME, of=requests()), one_of("fate", fates)), *by)
 
 
-REMOVED = or_zero(f"round({total(fated(UpgradeFate.REMOVED))})")
-DEPRECATED = or_zero(f"round({total(fated(UpgradeFate.DEPRECATED))})")
+REMOVED = or_zero(counted(fated(UpgradeFate.REMOVED)))
+DEPRECATED = or_zero(counted(fated(UpgradeFate.DEPRECATED)))
 BREAKING = or_zero(f"count({fated_by(NAME, fates=(UpgradeFate.REMOVED,))})")
 SENT = total(grown(requests(), RANGE))
 
@@ -145,13 +145,13 @@ def _offences(*matchers: str) -> str:
 def offences_by(*by: str, of: str = ".+") -> str:
     """Offences of the chosen software over the range by some labels. `of` is a pattern of rules."""
     chosen = _offences(f'rule=~"{of}"')
-    return f"round({total(chosen, *by)}) > 0"
+    return f"{counted(chosen, *by)} > 0"
 
 
 OFFENCES_BY_LEVEL = gravest_first(_offences)
-GHOSTS = or_zero(f"round({total(_offences(one_of('rule', [GHOST])))})")
+GHOSTS = or_zero(counted(_offences(one_of("rule", [GHOST]))))
 _REBOOTSTRAPS = select(metrics.RULE_CHECKS, JOB, one_of("rule", [REBOOTSTRAP_REPEATED]))
-REBOOTSTRAPS = f"round({total(grown(_REBOOTSTRAPS, RANGE), 'verdict')})"
+REBOOTSTRAPS = counted(grown(_REBOOTSTRAPS, RANGE), "verdict")
 """How often the next connection after a rebootstrap gave up the IDs (conforms), or showed them again."""
 VERSIONS_SEEN = or_zero(f"count({MOST_OPEN_BY_SOFTWARE})")
 RELEASES = (

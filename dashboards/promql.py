@@ -95,6 +95,11 @@ def total(expression: str, *labels: str) -> str:
     return f"sum by ({', '.join(labels)}) ({expression})" if labels else f"sum({expression})"
 
 
+def counted(growth: str, *labels: str) -> str:
+    """The growth of counters as a whole number, by some labels if any are named: Prometheus extrapolates."""
+    return f"round({total(growth, *labels)})"
+
+
 def quantile(fraction: float, buckets: str, window: str) -> str:
     """A quantile of a histogram, from the selector of its buckets."""
     return f"histogram_quantile({fraction}, sum by (le) (rate({buckets}[{window}])))"

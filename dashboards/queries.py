@@ -19,6 +19,7 @@ from dashboards.monitor_alerts import WATCHDOG
 from dashboards.promql import (
     BRIDGED,
     DECIDED,
+    counted,
     findings,
     grown,
     level,
@@ -97,7 +98,7 @@ def checks(*matchers: str) -> str:
 
 def checks_by_rule(*verdicts: Verdict) -> str:
     """Checks with these verdicts over the range, by rule."""
-    return f"round({total(checks(verdict(*verdicts)), 'rule')})"
+    return counted(checks(verdict(*verdicts)), "rule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +140,11 @@ SEEING, SEEN = _seeing(NOW), _seeing(RANGE)
 """Of what holds now, and of what was counted over the range: without frames a zero says nothing."""
 SECONDS_SINCE_BATCH = f"time() - {_LATEST_BATCH}"
 
-CHECKS = f"round({total(checks())})"
+CHECKS = counted(checks())
 RULES = f"count({total(select(metrics.RULE_CHECKS, JOB, RULE), 'rule')})"
 RULES_EXERCISED = or_zero(f"count({checks_by_rule(*DECIDED)} > 0)")
 UNDECIDED_SHARE = share(total(checks(verdict(Verdict.UNDECIDED))), total(checks()))
-UNDECIDED_BY_REASON = f"round({total(growth(metrics.UNDECIDED_CHECKS, RULE), 'rule', 'reason')}) > 0"
+UNDECIDED_BY_REASON = f"{counted(growth(metrics.UNDECIDED_CHECKS, RULE), 'rule', 'reason')} > 0"
 STATE_BY_RULE = f"max by (rule) ({select(RULE_STATE, JOB, RULE)})"
 _WORST_BY_RULE = f"max by (rule) (max_over_time({select(RULE_STATE, JOB, RULE)}[{RANGE}] @ end()))"
 MOST_BARS = 24
@@ -234,31 +235,31 @@ LAG = total(f"{select(metrics.TOPIC_LAG, JOB)} >= 0")
 STATE_BYTES = gauge(metrics.STATE_BYTES)
 OPEN_CONNECTIONS = gauge(metrics.OPEN_CONNECTIONS)
 WAITING_BYTES = gauge(metrics.FEED_WAITING_BYTES, FEEDER)
-DROPPED_PACKETS = f"round({total(growth(metrics.CAPTURE_DROPPED_PACKETS, INSTANCE))})"
-LABEL_OVERFLOW = f"round({total(growth(metrics.LABEL_OVERFLOW))})"
+DROPPED_PACKETS = counted(growth(metrics.CAPTURE_DROPPED_PACKETS, INSTANCE))
+LABEL_OVERFLOW = counted(growth(metrics.LABEL_OVERFLOW))
 UNDECODABLE_SHARE = or_zero(f"max({select(UNDECODABLE, JOB)})")
-UNDECODABLE_BY_REASON = f"round({total(growth(metrics.UNDECODABLE_FRAMES), 'reason')}) > 0"
+UNDECODABLE_BY_REASON = f"{counted(growth(metrics.UNDECODABLE_FRAMES), 'reason')} > 0"
 LOST_SHARE = f"max({select(LOST, JOB)})"
 LOST_BY_FEEDER = f"max by (instance) ({select(LOST, FEEDER)})"
 SLOW_SHARE = or_zero(slow_share(JOB, window=RANGE))
 BUILDS = f"max by (job, version, kafka) ({select(metrics.BUILD_INFO, JOB)})"
 WINDOWS_BY = rate(metrics.WINDOWS, "by")
-AUTOMATON_CLEARS = f"round({total(growth(metrics.AUTOMATON_CLEARS))})"
+AUTOMATON_CLEARS = counted(growth(metrics.AUTOMATON_CLEARS))
 FRAMES_BY_KIND = rate(metrics.FRAMES, "kind")
 FRAMES_BY_API = f"topk(10, {rate(metrics.FRAMES, 'api')})"
 BYTES_BY_FATE = rate(metrics.CAPTURE_BYTES, "fate", of=FEEDER)
 BYTES_BY_PORT = rate(metrics.CAPTURE_PORT_BYTES, "port", "fate", of=FEEDER)
 PACKETS_BY_FATE = rate(metrics.CAPTURE_PACKETS, "fate", of=FEEDER)
-OPAQUE_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_OPAQUE, INSTANCE))})"
-EVICTED_CONNECTIONS = f"round({total(growth(metrics.CAPTURE_EVICTED, INSTANCE), 'state')})"
-CONTRADICTIONS = f"round({total(growth(metrics.CAPTURE_CONTRADICTIONS, INSTANCE), 'kind')})"
-TLS_CONNECTIONS_BY_OUTCOME = f"round({total(growth(metrics.TLS_CONNECTIONS, INSTANCE), 'outcome')})"
-PLACED_CONNECTIONS = f"round({total(growth(metrics.PLACED_CONNECTIONS, INSTANCE), 'outcome')})"
+OPAQUE_CONNECTIONS = counted(growth(metrics.CAPTURE_OPAQUE, INSTANCE))
+EVICTED_CONNECTIONS = counted(growth(metrics.CAPTURE_EVICTED, INSTANCE), "state")
+CONTRADICTIONS = counted(growth(metrics.CAPTURE_CONTRADICTIONS, INSTANCE), "kind")
+TLS_CONNECTIONS_BY_OUTCOME = counted(growth(metrics.TLS_CONNECTIONS, INSTANCE), "outcome")
+PLACED_CONNECTIONS = counted(growth(metrics.PLACED_CONNECTIONS, INSTANCE), "outcome")
 KUBERNETES_WATCH_AGE = f"max({select(metrics.KUBERNETES_WATCH_AGE, FEEDER)})"
-KUBERNETES_ERRORS = f"round({total(growth(metrics.KUBERNETES_ERRORS, INSTANCE))})"
-KUBERNETES_LEFT_OUT = f"round({total(growth(metrics.KUBERNETES_LEFT_OUT, INSTANCE))})"
-ENDINGS_BY_REASON = f"round({total(growth(metrics.QUERY_ENDINGS), 'reason')}) > 0"
-FINDINGS_REFUSED = f"round({total(growth(metrics.FINDINGS_REFUSED))})"
+KUBERNETES_ERRORS = counted(growth(metrics.KUBERNETES_ERRORS, INSTANCE))
+KUBERNETES_LEFT_OUT = counted(growth(metrics.KUBERNETES_LEFT_OUT, INSTANCE))
+ENDINGS_BY_REASON = f"{counted(growth(metrics.QUERY_ENDINGS), 'reason')} > 0"
+FINDINGS_REFUSED = counted(growth(metrics.FINDINGS_REFUSED))
 PACKS_REFUSED = f"max({select(metrics.PACKS_REFUSED, JOB)})"
 _SUCCESS = select(metrics.EXPECTATION_SUCCESS, JOB)
 EXPECTATIONS_NOT_MET = f"count({_SUCCESS} == 0) or 0 * count({_SUCCESS})"
@@ -267,12 +268,12 @@ SUCCESS_BY_EXPECTATION = (
     f"min by (suite, expectation, says) ({_SUCCESS} * {_POLICIES}) "
     f"or on (suite, expectation) min by (suite, expectation) ({_SUCCESS})"
 )
-VALIDATIONS_BY_OUTCOME = f"round({total(growth(metrics.VALIDATIONS), 'outcome')}) > 0"
+VALIDATIONS_BY_OUTCOME = f"{counted(growth(metrics.VALIDATIONS), 'outcome')} > 0"
 VALIDATION_SHARE = share(
     total(growth(metrics.VALIDATION_SECONDS)),
     total(f"increase({select(f'{metrics.BATCH_DURATION.name}_sum', JOB)}[{RANGE}])"),
 )
-QUARANTINED_BY_FATE = f"round({total(growth(metrics.QUARANTINED), 'fate')}) > 0"
+QUARANTINED_BY_FATE = f"{counted(growth(metrics.QUARANTINED), 'fate')} > 0"
 RECORDS_BY_FATE = rate(metrics.FEED_RECORDS, "fate", of=FEEDER)
 SHED_BYTES = rate(metrics.FEED_SHED_BYTES, of=FEEDER)
 
@@ -290,12 +291,12 @@ def offences(*matchers: str) -> str:
 
 def offences_by(*by: str) -> str:
     """Offences over the range, summed by some labels, without zeros."""
-    return f"round({total(offences(), *by)}) > 0"
+    return f"{counted(offences(), *by)} > 0"
 
 
 def gravest_first(offences_of: Callable[[str], str]) -> str:
     """Sum offences by level, without zeros. Prometheus answers in the order in which levels are joined."""
-    return " or ".join(f"round({total(offences_of(one_of('level', [name])), 'level')}) > 0" for name in RANKS)
+    return " or ".join(f"{counted(offences_of(one_of('level', [name])), 'level')} > 0" for name in RANKS)
 
 
 def violated(*by: str) -> str:
@@ -306,7 +307,7 @@ def violated(*by: str) -> str:
 
 def client_offences(of: Level, *by: str) -> str:
     """Offences of clients at a level over the range, summed by some labels."""
-    return f"round({total(offences(role(Role.CLIENT), level(of)), *by)}) > 0"
+    return f"{counted(offences(role(Role.CLIENT), level(of)), *by)} > 0"
 
 
 def clients_of_owners(of: Level) -> str:
@@ -365,8 +366,8 @@ def last_seen_by(*by: str) -> str:
 OFFENCES_BY_LEVEL = gravest_first(offences)
 RULES_VIOLATED_NOW = or_zero(f"count({violated('rule')})")
 VIOLATED_NOW = f"topk({FEW}, round({violated('rule', 'client_software_name')}))"
-VIOLATIONS = or_zero(f"round({total(offences(level(Level.VIOLATION)))})")
-OFFENCES = or_zero(f"round({total(offences())})")
+VIOLATIONS = or_zero(counted(offences(level(Level.VIOLATION))))
+OFFENCES = or_zero(counted(offences()))
 OFFENDING_SOFTWARE = or_zero(f"count({total(offences(), *BY_SOFTWARE)} > 0)")
 SEEN_SOFTWARE = or_zero(
     f"count({total(most_open(SOFTWARE), *BY_SOFTWARE)} or {total(offences(), *BY_SOFTWARE)} > 0)"
