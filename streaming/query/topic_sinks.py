@@ -35,6 +35,9 @@ WRITTEN_WITHIN: Final = 5.0
 AGAIN_AFTER: Final = 60.0
 """Seconds without writes after a failure, so that not every batch waits for a topic that is gone."""
 _MILLISECONDS: Final = 1000
+_LOGGING: Final = {"logger": KAFKA_LOG.logger, "log_level": 2}
+"""Only what is fatal. Failed connections are two lines a second, and wait in memory while no batch ends;
+`KafkaWatch` says why Kafka is away."""
 
 
 class FindingsNotWrittenError(RuntimeError):
@@ -48,9 +51,7 @@ class FindingsSink:
         """`settings` is the table [kafka] of the configuration. Raises UserError if it is invalid."""
         self._topic = topic
         client = librdkafka_settings(bootstrap, settings)
-        self._producer = made(
-            Producer, {**client, "enable.idempotence": True, "linger.ms": 5, "logger": KAFKA_LOG.logger}
-        )
+        self._producer = made(Producer, {**client, "enable.idempotence": True, "linger.ms": 5, **_LOGGING})
         self._failures: set[str] = set()
         self._in_large_batches: list[tuple[bytes, bytes]] = []
         """Keys and values of findings in batches that were too large for the broker."""
@@ -147,7 +148,7 @@ class QuarantineSink:
             # A broker takes or refuses a producer's batch as a whole.
             "batch.num.messages": 1,
         }
-        client = {**librdkafka_settings(bootstrap, settings), **own, "logger": KAFKA_LOG.logger}
+        client = {**librdkafka_settings(bootstrap, settings), **own, **_LOGGING}
         self._producer = made(Producer, client)
         self._reasons: list[str] = []
         self._too_large: list[Quarantined] = []

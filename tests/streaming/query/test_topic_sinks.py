@@ -21,12 +21,14 @@ from streaming.broker.embedded import EmbeddedBroker
 from streaming.broker.topics import create_topics
 from streaming.judging.bucket_input import NO_BLOCK, Quarantined
 from streaming.judging.report import Report
+from streaming.log import KAFKA_LOG
 from streaming.query import topic_sinks
 from streaming.query.topic_sinks import FindingsNotWrittenError, FindingsSink, QuarantineFate, QuarantineSink
 from tests.exchange import ID_A, ID_B, Exchange
 
 MORE_THAN_A_QUEUE = 120_000
 """Findings of one batch: librdkafka's queue holds 100,000."""
+OUTAGE = 3.0
 SMALL_BYTES, MANY = 10_000, 50
 """The longest batch of a topic, and findings of one batch that are longer together."""
 
@@ -90,6 +92,22 @@ def test_a_broker_that_refuses_a_batch_for_its_size_gets_its_findings_one_by_one
     assert records_of(broker, "small") == MANY + 1
     assert [line["id"] for line in logged(capsys, "finding-refused")] == [large.id]
     assert sink.write([finding(MANY + 2)]) == 0
+
+
+def test_an_outage_is_not_logged_connection_by_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lines would wait in memory until the next batch, and then come at once."""
+    monkeypatch.setattr(topic_sinks, "FLUSH_SECONDS", 0.5)
+    findings, quarantine = (
+        FindingsSink("127.0.0.1:1", "nowhere", {}),
+        QuarantineSink("127.0.0.1:1", TOPIC, {}),
+    )
+    time.sleep(OUTAGE)
+    with pytest.raises(FindingsNotWrittenError):
+        findings.write([finding(1)])
+    quarantine.write([])
+    assert not [record for record in caplog.records if record.name == KAFKA_LOG.logger.name]
 
 
 def test_without_kafka_the_batch_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
