@@ -52,7 +52,10 @@ class OwnColumns(NamedTuple):
 
 
 class TextNumbers:
-    """Numbers the texts of frames, as statements keep them. `bytes` adds up the lengths of distinct texts."""
+    """Numbers the texts of frames, all valid UTF-8, as statements keep them.
+
+    `bytes` adds up the lengths of distinct texts.
+    """
 
     def __init__(self, texts: Numbered[str], hash_keys: HashKeys) -> None:
         self.texts, self._hash_keys = texts, hash_keys
@@ -82,14 +85,9 @@ class TextNumbers:
     def _number(self, content: bytes) -> int:
         number = self._known.get(content)
         if number is None:
-            number = self._known[content] = self.texts.number(kept_text(content))
+            number = self._known[content] = self.texts.number(bounded(content.decode()))
             self.bytes += len(content)
         return number
-
-
-def kept_text(content: bytes) -> str:
-    """Return a text, which is valid UTF-8, as far as statements keep it."""
-    return bounded(content.decode())
 
 
 def own_columns(
