@@ -243,7 +243,9 @@ def _tcp(packet: Packet, datagram: _Datagram) -> tuple[Segment, int]:
     )
     header_length = (offset >> 4) * 4
     start = datagram.start + header_length
-    if header_length < _SHORTEST_TCP_HEADER or start > datagram.end:
+    # No receiver takes a datagram that is longer than the packet that carried it.
+    end_on_wire = max(packet.original_length, len(packet.data))
+    if header_length < _SHORTEST_TCP_HEADER or not start <= datagram.end <= end_on_wire:
         raise _SkippedError("malformed")
     # Bytes after the datagram's end are padding of the link layer.
     payload = packet.data[start : datagram.end]

@@ -205,6 +205,26 @@ def test_bytes_that_their_receiver_drops_are_not_read(
     assert tracker.ledger.contradictions[Contradiction.ACKNOWLEDGMENT] == 1
 
 
+@pytest.mark.parametrize("flags", [ACK, FIN | ACK], ids=["ack", "fin"])
+@pytest.mark.parametrize("sender", [FROM_CLIENT, FROM_BROKER], ids=["client", "broker"])
+def test_a_packet_that_claims_more_bytes_than_it_has_hides_nothing(sender: Packet, flags: int) -> None:
+    """It would hide as much as an IP length can say: what is sent there is no new byte."""
+    forged = like(sender, flags=flags)
+    forged = forged._replace(data=forged.data[:16] + b"\xff\xff" + forged.data[18:])
+    records, tracker = inserted(forged)
+    assert said(records) == said(records_of(PACKETS))
+    assert tracker.ledger.packets["malformed"] == 1
+    assert tracker.ledger.lost == 0
+
+
+@pytest.mark.parametrize("snap_length", [54, 60])
+def test_a_packet_that_the_snap_length_cut_has_all_bytes_that_it_claims(snap_length: int) -> None:
+    cut = PACKETS[AT]._replace(data=PACKETS[AT].data[:snap_length])
+    _, tracker = followed([*PACKETS[:AT], cut, *PACKETS[AT + 1 :]])
+    assert tracker.ledger.lost == len(PACKETS[AT].data) - snap_length
+    assert not tracker.ledger.contradictions
+
+
 forgeries = st.lists(
     st.tuples(
         st.integers(0, len(PACKETS)),
