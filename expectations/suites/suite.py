@@ -10,6 +10,7 @@ case, or as one HTML page that loads nothing.
 from __future__ import annotations
 
 import copy
+import re
 import xml.etree.ElementTree as ET
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -284,7 +285,8 @@ table { border-collapse: collapse; width: 100%; }
 td, th { border-bottom: 1px solid #8886; padding: .4rem .8rem .4rem 0; text-align: left; }
 td, th { vertical-align: top; }
 .holds { color: #1a7f37; } .critical { color: #c62828; font-weight: 600; } .warning { color: #9a6700; }
-code { white-space: nowrap; }
+td p { margin: 0; }
+@media (min-width: 40rem) { td:first-child { white-space: nowrap; } }
 @media (prefers-color-scheme: dark) { body { background: #111; color: #ddd; }
   .holds { color: #57ab5a; } .critical { color: #ff7b72; } .warning { color: #d9a514; } }
 """
@@ -314,6 +316,8 @@ def audit_page(results: Sequence[SuiteResult], source: str, timestamp: str) -> s
     failed = sum(not outcome.success for result in results for outcome in result.outcomes)
     total = sum(len(result.outcomes) for result in results)
     verdict = "all expectations hold" if not failed else f"{failed} of {total} expectations do not hold"
+    if not any(result.rows for result in results):
+        verdict = "there is no row to check"
     sections = "\n".join(map(_section, results))
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -329,7 +333,7 @@ def _section(result: SuiteResult) -> str:
     rows = "\n".join(_row(result, outcome) for outcome in ordered)
     return (
         f'<section id="{escape(result.table)}">\n<h2>{escape(result.table)}, {result.rows} rows</h2>\n'
-        "<table>\n<tr><th>expectation</th><th>result</th><th>what is expected</th><th>what to do</th></tr>\n"
+        "<table>\n<tr><th>expectation</th><th>result</th><th>what is expected, and what to do</th></tr>\n"
         f"{rows}\n</table>\n</section>"
     )
 
@@ -341,8 +345,13 @@ def _row(result: SuiteResult, outcome: ExpectationOutcome) -> str:
         if outcome.success
         else f"{outcome.severity}: {outcome.unexpected_count} of {result.rows} rows"
     )
-    action = "" if outcome.success else escape(outcome.action)
+    action = "" if outcome.success else f"<p>{_prose(outcome.action)}</p>"
     return (
         f'<tr><td><code>{escape(outcome.id)}</code></td><td class="{state}">{text}</td>'
-        f"<td>{escape(outcome.meaning)}</td><td>{action}</td></tr>"
+        f"<td><p>{_prose(outcome.meaning)}</p>{action}</td></tr>"
     )
+
+
+def _prose(text: str) -> str:
+    """Return a sentence as HTML; what is between backticks is code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))

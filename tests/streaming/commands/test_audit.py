@@ -57,15 +57,20 @@ def test_damage_is_named_in_every_form(kipwatch: Kipwatch, damaged: Path, tmp_pa
     assert [case.get("name") for case in cases] == failed
     text = page.read_text()
     assert "Find out who wrote the file." in text
+    assert "`" not in text and "<code>unknown</code>" in text
+    # A column for what to do would be empty where nothing is.
+    assert "<td></td>" not in text
     assert "src=" not in text and "http" not in text.replace("<!doctype html>", "")
 
 
 @pytest.mark.slow
-def test_damage_of_other_days_is_not_told(kipwatch: Kipwatch, damaged: Path) -> None:
+def test_damage_of_other_days_is_not_told(kipwatch: Kipwatch, damaged: Path, tmp_path: Path) -> None:
     """Nor is it damage that days have no rows; but nothing was audited then."""
-    before = kipwatch("audit", "--archive", damaged, "--until", "2001-01-01")
+    page = tmp_path / "audit.html"
+    before = kipwatch("audit", "--archive", damaged, "--until", "2001-01-01", "--html", page)
     assert before.status == 2
     assert before.errors.endswith(f"kipwatch: nothing was audited: {damaged} has no row in this time\n")
+    assert "there is no row to check" in page.read_text()
     assert kipwatch("audit", "--archive", damaged, "--since", "2001-01-01").status == 1
 
 
