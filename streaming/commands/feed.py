@@ -190,8 +190,6 @@ def _feed(
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    if not dry:
-        stack.enter_context(closing(_serve(configuration, feeder)))
     become(configuration.user)
     if key_logs:
         # Again, because the change of the user permits dumps.
@@ -201,6 +199,9 @@ def _feed(
     # After the change of the user: librdkafka connects at once, and must not do so as root.
     mark = own.mark.settings if own else {}
     outlet = DryRun() if dry else _publisher(configuration, feeder, mark)
+    if not dry:
+        # Not before: the page of a feeder that ends at each start would hide from alerts that it is absent.
+        stack.enter_context(closing(_serve(configuration, feeder)))
     feeder.run(source.batches(feeder.idle), outlet)
     return feeder.captured_bytes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -58,6 +59,16 @@ def test_a_capture_is_published_and_audited_over_tls_with_a_password_of_the_envi
     audited = run_process(*audit, KIPWATCH_TEST_PASSWORD=PASSWORD)
     assert audited.status == 0, audited.errors
     assert "do not hold" not in audited.output
+
+
+def test_a_feeder_without_rights_serves_no_page_before_it_ends(broker: SecureBroker, tmp_path: Path) -> None:
+    """If it did, each of its restarts would reset the wait of the alert on an absent feeder."""
+    config = configured(tmp_path, broker.login("query"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flags = ["--ports", PORT, "--bootstrap", broker.sasl, "--config", config]
+        flags += ["--feeder-metrics-address", f"127.0.0.1:{taken.getsockname()[1]}"]
+        ran = run_process("feed", CAPTURE, *flags, KIPWATCH_TEST_PASSWORD=PASSWORD)
+    assert f"cannot use the topic {FRAMES}" in ran.error_line
 
 
 def test_a_feeder_that_kafka_refuses_logs_that_and_is_not_ready(
