@@ -9,7 +9,8 @@ after each. Facts carry no verdict. A loss of bytes takes back what the lost byt
     REQUEST            + first_request, first_identified, client_id, instance_id: the first of each
                        + software, layout, latest_handshake: the latest of each; shares_clients
     RESPONSE           + first_answer: that of the first, if nothing was lost before
-                       + advertised (ApiVersions without error), described (Metadata, DescribeCluster)
+                       + advertised (ApiVersions without error, unless its list is empty)
+                       + described (Metadata, DescribeCluster)
       refused login    - claimed_principal, principal
       served otherwise + principal
       certain match    - requests_missed, responses_missed, negotiations_in_doubt
@@ -299,7 +300,7 @@ class Conversation(msgspec.Struct, array_like=True):
 
     def _process_matched(self, response: Observation) -> None:
         body, version = response.body, (response.api_key, response.api_version)
-        if isinstance(body, Advertisement) and body.error_code == NO_ERROR:
+        if isinstance(body, Advertisement) and body.error_code == NO_ERROR and body.ranges:
             before_login = self.latest_handshake == 0
             self.superseded = self.advertised
             self.advertised = Advertised.by(response, body, before_login)

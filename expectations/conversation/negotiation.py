@@ -65,8 +65,12 @@ class Advertised(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def by(cls, response: Observation, body: Advertisement, before_login: bool) -> Advertised:
-        """Return the ranges of a response."""
-        ranges = {key: (lowest, highest) for key, lowest, highest in body.ranges}
+        """Return the ranges of a response; of an API that it lists with several, all they span, inverted."""
+        ranges: dict[int, tuple[int, int]] = {}
+        for key, *versions in body.ranges:
+            known = ranges.setdefault(key, (versions[0], versions[1]))
+            if known != tuple(versions):
+                ranges[key] = max(*known, *versions), min(*known, *versions)
         return cls(response.first_sequence, ranges, body.header_offer, before_login)
 
     def offers_header_v3(self, api_key: int) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from decoders.retention import KEPT_FOR
 from expectations.identity.claim import NOT_LISTED, Claim
 
@@ -47,6 +47,9 @@ FIRST_IN_KAFKA_4: Final = {
     41: 1,
 }
 """API key → the first version that Kafka 4.0.0 has (KIP-896). Kafka 4.0.1 took JoinGroup v0 and v1 back."""
+REFUSED_FOR_CONTENT: Final = frozenset({DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS})
+"""The APIs of which Kafka closes upon requests that it can decode: they name a kind of resource, pattern,
+operation or permission that is unknown to it."""
 Range = tuple[int, int]
 """The lowest and the highest version of an API; NOT_LISTED if a list does not have the API."""
 
@@ -207,8 +210,16 @@ def _counts(close: Claim, others: Sequence[Claim]) -> bool:
     assert close.refused is not None
     if close.refused.is_unread and not close.refused.is_unknown:
         return False
+    if close.refused.api_key in REFUSED_FOR_CONTENT:
+        return False
     if close.refused.shook_hands and close.since > close.opened_at + MINUTE:
         return False
+    return takes_requests(close, others)
+
+
+def takes_requests(close: Claim, others: Sequence[Claim]) -> bool:
+    """Whether a listener that closed surely took other requests than those that open a connection."""
+    assert close.refused is not None
     return close.refused.admitted or serves(others, after_login=False)
 
 
@@ -246,7 +257,7 @@ def is_negotiation_refused(claim: Claim, others: Sequence[Claim]) -> bool:
     answered_at = first_response(others, API_VERSIONS, claim.api_version)
     if answered_at is not None and answered_at <= end + MINUTE:
         return False
-    is_alive = any(other.ranges is not None and other.until >= begin - MINUTE for other in others)
+    is_alive = any(other.ranges and other.until >= begin - MINUTE for other in others)
     return is_alive and are_in_a_row(closes) and not _is_failing(closes, others)
 
 

@@ -77,6 +77,10 @@ class Oracle:
         for (pair, data), line in zip(questions, self._run("judge", asked=asked), strict=True):
             yield JudgedMessage(pair, data, _verdict(line))
 
+    def closed_upon(self, seed: int, count: int) -> set[int]:
+        """Return the APIs of which a broker closes upon one of `count` random bodies that it can read."""
+        return {int(line) for line in self._run("close", str(seed), str(count)) if line}
+
     def _run(self, *arguments: str, asked: Iterable[str] = ()) -> list[str]:
         ran = subprocess.run(
             [*self._command, *arguments],

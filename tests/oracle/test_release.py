@@ -16,6 +16,7 @@ from decoders.codec.program import Program, compile_message
 from decoders.codec.writer import write
 from decoders.schema.model import Message
 from decoders.schema.registry import default_schemas
+from expectations.identity.known_ranges import REFUSED_FOR_CONTENT
 from tests.examples import share_of
 from tests.oracle import chance
 from tests.oracle.comparison import difference
@@ -108,3 +109,8 @@ def ours(seed: int) -> Iterator[tuple[Pair, bytes]]:
     for pair in PAIRS:
         for _ in range(OF_EACH):
             yield pair, write(program(pair), chance.body(random, program(pair)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_requests_of_three_apis_are_refused_for_their_content(oracle: Oracle, seed: int) -> None:
+    assert oracle.closed_upon(seed, OF_EACH) == REFUSED_FOR_CONTENT

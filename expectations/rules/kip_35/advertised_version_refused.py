@@ -40,8 +40,8 @@ class AdvertisedVersionRefused(IdentityRule):
     ## What it does not cover
     A close may have many reasons. It counts only if the request could be decoded and was the only one without
     a response, for ten seconds at most, on three connections one after another (a broker that stops closes
-    all at once), and if no response to that version was seen at this address. Less is undecided, and so is a
-    close upon a request that was cut.
+    all at once), and if no response to that version was seen at this address. Less is undecided. So is a
+    close upon a request that was cut, and one about ACLs: Kafka closes upon kinds that it does not know.
 
     A listener that demands a login closes upon whatever comes before it: see kip35/request-before-sasl. So a
     close counts only on a connection that the broker served before, or that logged in, or at an address that

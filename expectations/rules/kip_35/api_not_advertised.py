@@ -23,11 +23,11 @@ class ApiNotAdvertised(AdvertisedRangesRule):
     not there.
 
     ## What it does not cover
-    ApiVersions itself. As long as no advertisement is known, a request conforms once the broker has responded
-    to its version on the connection; it is undecided if none does. So is a request that was sent before the
-    client can have read the advertisement, or within a second of it, unless the client does not pipeline and
-    the broker refuses the request, or it is the client's third of that kind. The version is judged by
-    kip35/version-out-of-range.
+    ApiVersions itself. An empty list advertises nothing. As long as no advertisement is known, a request
+    conforms once the broker has responded to its version on the connection; it is undecided if none does. So
+    is a request that was sent before the client can have read the advertisement, or within a second of it,
+    unless the client does not pipeline and the broker refuses the request, or it is the client's third of
+    that kind. The version is judged by kip35/version-out-of-range.
     """
 
     section = "Proposed Changes"

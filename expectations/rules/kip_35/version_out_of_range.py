@@ -32,7 +32,8 @@ class VersionOutOfRange(AdvertisedRangesRule):
 
     After lost bytes that may have held another advertisement, or a response to ApiVersions that could not be
     read, no advertisement is known until the next one. An API that is not advertised at all is judged by
-    kip35/api-not-advertised.
+    kip35/api-not-advertised. One of whose versions the list contradicts itself is undecided: see
+    kip35/range-inverted.
     """
 
     section = "Proposed Changes"
@@ -52,6 +53,8 @@ class VersionOutOfRange(AdvertisedRangesRule):
         if request.api_key not in advertised.ranges:
             return None
         lowest, highest = advertised.ranges[request.api_key]
+        if lowest > highest:
+            return undecided(Reason.NOT_SHOWN, request.count)
         if lowest <= request.api_version <= highest:
             return conforms(request.count)
         return violates(

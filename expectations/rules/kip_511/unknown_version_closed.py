@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from decoders.protocol import API_VERSIONS
 from expectations.identity.claim import Claim, IdentityKind
-from expectations.identity.known_ranges import ENOUGH_CLOSES, is_negotiation_refused, known_ranges
+from expectations.identity.known_ranges import (
+    ENOUGH_CLOSES,
+    is_negotiation_refused,
+    known_ranges,
+    takes_requests,
+)
 from expectations.rules.base.reason import Reason
 from expectations.rules.base.rule import IdentityRule, Judgement, Level, Role, conforms, undecided, violates
 
@@ -27,13 +32,16 @@ class UnknownVersionClosed(IdentityRule):
     ApiVersions that there are, without reading the request's body.
 
     ## What it does not cover
-    A close may have many reasons. So it counts only if the request could be read to its last byte and was
-    the only one in flight, on three connections, each opened after the one before was closed. It is
-    undecided if there were fewer, if the broker closed upon other requests that it supports at that time, if
-    it ever responded to that version, if it told nobody its versions within a minute before the first close
-    or later, or if it responded to no other version of ApiVersions: a port that speaks TLS closes upon each
-    of them. Of a version that no schema has the header must be read, and a list of the broker must lack it: a
-    broker reads no more of it. Requests on header v3, which released brokers misread, belong to
+    A close may have many reasons. So it counts only if the request could be read to its last byte and was the
+    only one in flight, on three connections, each opened after the one before was closed. It is undecided if
+    there were fewer, if the broker closed upon other requests that it supports at that time, if it ever
+    responded to that version, if it told nobody its versions within a minute before the first close or later,
+    or if it responded to no other version of ApiVersions: a port that speaks TLS closes upon each of them. Of
+    a version that no schema has the header must be read, and a list of the broker must lack it: a broker
+    reads no more of it. A listener that demands a login tells its versions only once before it, and closes
+    upon the next question: undecided, unless the address serves others without a login.
+
+    Requests on header v3, which released brokers misread, belong to
     kip1313/header-v3-before-negotiation, versions that the broker lists to kip35/advertised-version-refused.
     """
 
@@ -68,7 +76,8 @@ class UnknownVersionClosed(IdentityRule):
         is_known = known.lists_the_api or (not refused.is_newer and _responds_to_another(claim, others))
         if not is_known:
             return undecided(Reason.NOT_SHOWN)
-        if not is_negotiation_refused(claim, others):
+        was_told = refused.advertised is not None
+        if (was_told and not takes_requests(claim, others)) or not is_negotiation_refused(claim, others):
             return undecided(Reason.OTHER_CAUSE)
         return violates(
             expected="error 35 in response header 0 and body version 0",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from decoders.protocol import API_VERSIONS
+from decoders.protocol import API_VERSIONS, NO_ERROR
 from expectations.conversation.bodies import NO_LAYOUT, OTHER_HEADER, Advertisement
 from expectations.conversation.conversation import Conversation
-from expectations.conversation.negotiation import Asked
+from expectations.conversation.negotiation import Asked, own_range
 from expectations.conversation.observation import Observation
 from expectations.rules.base.negotiation_rule import ClaimResponseRule
 from expectations.rules.base.reason import Reason, why_unanswered, why_unread
@@ -27,10 +27,10 @@ class UnsupportedAnswerNotV0(ClaimResponseRule):
     Respond to an unsupported version with response header 0, body version 0 and error 35.
 
     ## What it does not cover
-    Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. A
-    response that was cut is undecided unless its version was advertised before, and so is one that fits no
-    version and may belong to a lost request. What a client does after a refusal that it cannot read
-    is not held against it.
+    Requests on header v3, which released brokers misread: kip1313/header-v3-before-negotiation. A version
+    whose own response lists it is supported by now, as after an upgrade behind a proxy. A response that was
+    cut is undecided unless its version was advertised before, and so is one that fits no version and may
+    belong to a lost request. What a client does after a refusal that it cannot read is not held against it.
     """
 
     section = "Proposed Changes, ApiVersions Request/Response Handling"
@@ -86,9 +86,12 @@ def _layout(body: Advertisement) -> str:
 
 
 def _is_advertised(response: Observation, conversation: Conversation) -> bool | None:
-    """Whether the broker advertised the version before this response. None if it had advertised nothing."""
-    before = conversation.superseded or conversation.advertised
+    """Whether the broker advertised the version before this response, or does so by it; None if unknown."""
+    before, now = conversation.superseded or conversation.advertised, response.body
+    offered = own_range(now) if isinstance(now, Advertisement) and now.error_code == NO_ERROR else None
+    if offered is not None and offered[0] <= response.api_version <= offered[1]:
+        return True
     if before is None or before.sequence == response.first_sequence or API_VERSIONS not in before.ranges:
         return None
     lowest, highest = before.ranges[API_VERSIONS]
-    return lowest <= response.api_version <= highest
+    return lowest <= response.api_version <= highest if lowest <= highest else None

@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.HexFormat;
@@ -10,7 +11,11 @@ import java.util.function.Function;
 import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.message.RequestHeaderData;
 import org.apache.kafka.common.message.ResponseHeaderData;
+import org.apache.kafka.common.protocol.ApiKeys;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
+import org.apache.kafka.common.protocol.Readable;
+import org.apache.kafka.common.requests.AbstractRequest;
 
 /**
  * Kafka's own classes as the judge of a codec. Lines of fields parted by tabs, in and out:
@@ -19,6 +24,7 @@ import org.apache.kafka.common.protocol.Message;
  * list              out: message, version, its header version (-1 of a header)
  * make SEED COUNT   in:  message, version      out: message, version, hex, verdict; COUNT for each line
  * judge             in:  message, version, hex out: verdict
+ * close SEED COUNT                             out: key of an API that a broker closes upon for what a request says
  * </pre>
  *
  * A verdict is how many bytes were read, the bytes that Kafka writes of what it read in hex, whether the
@@ -39,6 +45,7 @@ public final class Oracle {
             case "list" -> list();
             case "make" -> make(Long.parseLong(arguments[1]), Integer.parseInt(arguments[2]));
             case "judge" -> judge();
+            case "close" -> close(Long.parseLong(arguments[1]), Integer.parseInt(arguments[2]));
             default -> throw new IllegalArgumentException(arguments[0]);
         }
         OUT.flush();
@@ -79,6 +86,32 @@ public final class Oracle {
     private static void judge() throws IOException, ReflectiveOperationException {
         for (String[] asked = next(); asked != null; asked = next()) {
             OUT.println(message(asked).judge(HexFormat.of().parseHex(asked[2])).line());
+        }
+    }
+
+    /** A broker that fails to make a request of a body that it has read closes the connection. */
+    private static void close(long seed, int count) {
+        RandomMessage random = new RandomMessage(seed);
+        for (ApiMessageType type : ApiMessageType.values()) {
+            boolean isRefused = false;
+            for (short version = type.lowestSupportedVersion(); version <= type.highestSupportedVersion(true); version++) {
+                for (int made = 0; made < count; made++) {
+                    ByteBuffer bytes = ByteBuffer.wrap(random.of(type.requestSchemas()[version]));
+                    isRefused |= isRefused(ApiKeys.forId(type.apiKey()), version, new ByteBufferAccessor(bytes));
+                }
+            }
+            if (isRefused) {
+                OUT.println(type.apiKey());
+            }
+        }
+    }
+
+    private static boolean isRefused(ApiKeys api, short version, Readable body) {
+        try {
+            AbstractRequest.parseRequest(api, version, body);
+            return false;
+        } catch (RuntimeException refusal) {
+            return true;
         }
     }
 
