@@ -7,7 +7,8 @@ after each. Facts carry no verdict. A loss of bytes takes back what the lost byt
     OPENED             + opened_at; beginning_seen and unbroken, or joined, requests_missed, responses_missed
     SaslHandshake      - claimed_principal
     REQUEST            + first_request, first_identified, client_id, instance_id: the first of each
-                       + software, layout, latest_handshake: the latest of each; shares_clients
+                       + software, layout, latest_handshake: the latest of each; shares_clients. A handshake
+                       on a connection that is `admitted` begins no login, but renews one (KIP-368)
     RESPONSE           + first_answer: that of the first, if nothing was lost before
                        + advertised (ApiVersions without error, unless its list is empty)
                        + described (Metadata, DescribeCluster)
@@ -256,7 +257,8 @@ class Conversation(msgspec.Struct, array_like=True):
         if lacks_api(request):
             self.unbroken = False
         if request.api_key == SASL_HANDSHAKE:
-            self.latest_handshake = request.last_sequence
+            if not self.admitted:
+                self.latest_handshake = request.last_sequence
             # A client that logs in by SASL is not known by its certificate.
             self.claimed_principal = None
         self.uses_header_v3 = self.uses_header_v3 or request.uses_header_v3

@@ -58,15 +58,16 @@ class MisroutedAccepted(IdentityRule):
     to ApiVersions, it must do so.
 
     ## What it does not cover
-    Only what the broker says of itself on the same connection, or the configuration of its listener, shows
-    a violation: Metadata or DescribeCluster names the cluster, and also the node if just one entry has
-    the address that the client is connected to. Where the connection does not show it, the IDs are
-    compared once for the address with what brokers said there on any connection. They conform if only their
-    cluster was described there, and their node is listed under this address or, where hosts are names, under
-    its port, as the only node accepted there. Otherwise they are undecided: an address may pass to another
-    broker, or lead to several. Released brokers do not compare the IDs before authentication, and
-    controllers never do: what was accepted before SaslHandshake is not judged. What was accepted before bytes
-    to the broker were lost, or before a request that was cut before its API, is undecided.
+    Only what the broker says of itself on the same connection, or the configuration of its listener, shows a
+    violation: Metadata or DescribeCluster names the cluster, and also the node if just one entry has the
+    address that the client is connected to. Where the connection does not show it, the IDs are compared once
+    for the address with what brokers said there on any connection. They conform if only their cluster was
+    described there, and their node is listed under this address or, where hosts are names, under its port, as
+    the only node accepted there. Otherwise they are undecided: an address may pass to another broker, or lead
+    to several. Released brokers do not compare the IDs before authentication, and controllers never do: what
+    was accepted before a login is not judged. What was accepted before bytes to the broker were lost, among
+    which a login may have begun, is undecided; so is it before a request that was cut before its API, on a
+    connection that served nothing yet.
     """
 
     section = "Public Interfaces, ApiVersions"
@@ -83,6 +84,8 @@ class MisroutedAccepted(IdentityRule):
         self, request: Observation, conversation: Conversation, state: AcceptedState
     ) -> Judgements:
         """Forget what was accepted before authentication, or before a request that may begin it."""
+        if conversation.admitted:
+            return
         if lacks_api(request) and state.accepted:
             yield undecided(Reason.CUT, len(state.accepted))
         if lacks_api(request) or request.api_key == SASL_HANDSHAKE:
@@ -111,7 +114,8 @@ class MisroutedAccepted(IdentityRule):
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: AcceptedState) -> Judgements:
         """Give up what was accepted before bytes to the broker were lost, maybe a SaslHandshake."""
-        if state.accepted and loss.direction is not Direction.TO_CLIENT:
+        may_hide_login = loss.direction is not Direction.TO_CLIENT and not conversation.admitted
+        if state.accepted and may_hide_login:
             yield undecided(Reason.LOST_BYTES, len(state.accepted))
             state.accepted.clear()
 
