@@ -303,7 +303,7 @@ class Claim(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def begins_anew(self) -> bool:
         """Whether its first request has the correlation ID with which a process begins to count."""
-        return self.first_correlation_id is not None and self.first_correlation_id <= FRESH
+        return self.first_correlation_id is not None and 0 <= self.first_correlation_id <= FRESH
 
     def opened_after(self, at: int) -> bool:
         """Whether the connection surely began after a time."""

@@ -9,7 +9,8 @@ addresses. Both captures have the same frames, at times that differ by one offse
 clocks, or zero if one host captures both. So two connections are distinct if their frames differ by unequal
 offsets, or if one has a frame where the other surely has none. The offsets of the openings and of the first
 frames may be unequal: a packet may be lost between the captures and sent again, and the translation may take
-longer for the first packet. Later frames show which offset is right.
+longer for the first packet. Later frames show which offset is right. Where one capture lost bytes before its
+first frame, the offset of the openings counts alone.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def may_be_translated(claim: Claim, other: Claim) -> bool:
     if _comes_between(claim, other) or _comes_between(other, claim):
         return False
     if claim.joined or other.joined:
-        is_same_client = None in (claim.client_id, other.client_id) or claim.client_id == other.client_id
-        return is_same_client and not _is_older(claim, other) and not _is_older(other, claim)
+        is_older = _is_older(claim, other) or _is_older(other, claim)
+        return _may_have_one_client_id(claim, other) and not is_older
     return _shows_same(claim, other) and (_begins_alike(claim, other) or _goes_on_alike(claim, other))
 
 
@@ -81,8 +82,19 @@ def may_be_relayed(claim: Claim, other: Claim) -> bool:
     return _keeps_offset(claim, other, claim.since - other.since)
 
 
+def _may_have_one_client_id(claim: Claim, other: Claim) -> bool:
+    return None in (claim.client_id, other.client_id) or claim.client_id == other.client_id
+
+
+def _are_shown_from_first(claim: Claim, other: Claim) -> bool:
+    """Whether the request that shows the identity first is known on both; it may be among lost bytes."""
+    return claim.began_whole and other.began_whole
+
+
 def _shows_same(claim: Claim, other: Claim) -> bool:
-    """Whether the same request shows the identity first."""
+    """Whether the same request shows the identity first, as far as it is known."""
+    if not _are_shown_from_first(claim, other):
+        return _may_have_one_client_id(claim, other)
     mine, others = (
         (each.api_key, each.api_version, each.client_id, each.instance_id) for each in (claim, other)
     )
@@ -98,6 +110,8 @@ def _begins_alike(claim: Claim, other: Claim) -> bool:
 def _goes_on_alike(claim: Claim, other: Claim) -> bool:
     """Whether later frames keep the offset of the openings, or that of the first frames."""
     opened, shown = claim.opened_at - other.opened_at, claim.since - other.since
+    if not _are_shown_from_first(claim, other):
+        return _keeps_offset(claim, other, opened)
     return abs(opened - shown) <= LONGEST_RESENDING and _keeps_offset(claim, other, opened, shown)
 
 

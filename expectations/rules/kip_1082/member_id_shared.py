@@ -29,16 +29,15 @@ class MemberIdShared(IdentityRule):
     Which of two clients copied the ID is not known, only whose connection showed it first. A finding is about
     the other client, the one that came second, even if the first one reconnects beside it: that is undecided,
     unless what the first one did before becomes known only later, as from a feeder that lags: then both may
-    be accused.
-    A client that moves to another connection: the first one falls silent. One more heartbeat on it
-    may be a late retransmission of what the client had given up, and is undecided; a second one is
-    not. A member that left in between may come back: if bytes were lost or heartbeats could not be read since
-    the first one of a connection, it is undecided. Connections with the same addresses and ports at
-    one time are one connection that two feeders see. Connections of different hosts may be one connection,
-    captured on both sides of an address translation by clocks that differ. It is undecided if both open
-    and send heartbeats at one offset (10 ms more or less, 1 s at most), of which the opening or the first
-    heartbeat may differ, or if one was joined midway, until a heartbeat of one comes between two of the
-    other.
+    be accused. A client that moves to another connection: the first one falls silent. One more heartbeat on
+    it may be a late retransmission of what the client had given up, and is undecided; a second one is not. A
+    member that left in between may come back: if bytes were lost or heartbeats could not be read since the
+    first one of a connection, it is undecided. Connections with the same addresses and ports at one time are
+    one connection that two feeders see. Connections of different hosts may be one connection, captured on
+    both sides of an address translation by clocks that differ. It is undecided if both open and send
+    heartbeats at one offset (10 ms more or less, 1 s at most), of which the opening or the first heartbeat
+    may differ, also because bytes before it were lost, or if one was joined midway, until a heartbeat of one
+    comes between two of the other.
     """
 
     section = "Proposed Changes, Duplicate Member ID"

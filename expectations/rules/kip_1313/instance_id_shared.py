@@ -54,8 +54,9 @@ class InstanceIdShared(IdentityRule):
 
     It is undecided if both may be one connection, captured on both sides of the translation: they open and
     send requests at one offset (10 ms more or less, 1 s at most), of which the opening or the first request
-    may differ, or one was joined midway, and no request of one comes between two of the other. Connections
-    with the same addresses and ports are one connection that two feeders see.
+    may differ, also because bytes before it were lost, or one was joined midway, and no request of one comes
+    between two of the other. Connections with the same addresses and ports are one connection that two
+    feeders see.
 
     Connections that were not in use at the same time are not compared. Connections to different brokers are
     compared only in software and client ID, and only if they were in use together for more than 1 s, since

@@ -85,7 +85,7 @@ class TelemetryIdMismatch(Rule):
         if request.api_key not in TELEMETRY_APIS:
             return
         if not isinstance(request.body, TelemetryIdentity):
-            if not request.has_header:
+            if not request.uses_header_v3 and (request.cut or not request.has_header):
                 self._note_question(request, state)
                 yield undecided(why_unread(request), request.count)
         elif request.body.instance_id != ZERO_UUID:
