@@ -159,8 +159,6 @@ class BlockWriter:
         self._states = np.zeros(partitions, _OPEN_BLOCK)
         self._states["number"] = np.arange(1, partitions + 1)
         self._blocks = _OpenBlocks.empty(partitions, MOST_FRAMES, MOST_BYTES)
-        # Making Arrow's columns takes as long as compressing them, so full blocks share those made here.
-        self._full = [_views(self._blocks, partition, MOST_FRAMES) for partition in range(partitions)]
         self._most_bytes, self._most_speakers = MOST_BYTES, MOST_SPEAKERS
         self._numbering = Numbering(self._speakers)
 
@@ -219,8 +217,7 @@ class BlockWriter:
         rows, size = int(state["rows"]), int(state["bytes"])
         numbers = blocks.speakers[partition, : state["speakers"]]
         codes = blocks.connection[partition, :rows]
-        is_full = rows == blocks.kind.shape[1]
-        views = self._full[partition] if is_full else _views(blocks, partition, rows)
+        views = _views(blocks, partition, rows)
         columns = self._speakers.shared(numbers, codes) | views
         columns["connection"] = pa.DictionaryArray.from_arrays(
             views["connection"], self._speakers.dictionary(numbers), safe=False
