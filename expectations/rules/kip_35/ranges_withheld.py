@@ -41,11 +41,12 @@ class RangesWithheld(NegotiationResponseRule, IdentityRule):
 
     ## What it does not cover
     One connection proves nothing: an upgrade or a feature may come in between. It takes three in a row, each
-    opened after the one before showed it. A list that is longer before the login than after it conforms.
-    A close counts if ApiVersions, read to its last byte, was the only request, where clients are served only
-    after a login, and nobody was ever told the versions before it. It is undecided if the broker told them
-    to nobody before and after these closes, or closed upon a client that had logged in: it may be failing.
-    Another error than 35 is not judged, nor is a connection that was joined midway or lost bytes.
+    opened after the one before showed it. A list that is longer before the login than after it conforms. A
+    close counts if ApiVersions, read to its last byte, was the only request, where clients are served only
+    after a login, and nobody was ever told the versions before it. It is undecided if the broker told them to
+    nobody before and after these closes, as far as the responses could be read, or closed upon a client that
+    had logged in: it may be failing. Another error than 35 is not judged, nor is a connection that was joined
+    midway or lost bytes.
     """
 
     section = "Proposed Changes"
@@ -113,7 +114,7 @@ def _is_told(claim: Claim) -> bool:
 def _is_well(closes: Sequence[Claim], others: Sequence[Claim]) -> bool:
     """Whether the broker told its versions before and after these closes, and closed upon no other client."""
     begin, end = min(close.opened_at for close in closes), max(close.since for close in closes)
-    if not any(other.ranges is not None and other.since < begin and other.until > end for other in others):
+    if not any(other.ranges and other.since < begin and other.until > end for other in others):
         return False
     return not any(
         other.refused is not None
