@@ -30,6 +30,8 @@ from streaming.user_error import UserError
 
 PASSED, FAILED, INCOMPLETE = 0, 1, 2
 NEVER = "never"
+SEE = "check the file and --ports, and if it is TLS, --tls-keylog"
+"""What to do if there is no frame."""
 SETTINGS = ("schemas", "spec", "max_request_bytes", "tls_keylog", "owners", "keep")
 
 
@@ -141,11 +143,14 @@ def parse_ports(text: str) -> list[int]:
 
 
 def decided(arguments: argparse.Namespace) -> tuple[Configuration, Decisions]:
-    """Read the configuration, and the decisions in it. Raises UserError."""
+    """Read the configuration, and the decisions in it. Raises UserError, also if JUnit has no folder."""
     configuration = configure(arguments, SETTINGS)
     decisions = Decisions(configuration)
     if getattr(arguments, "evidence", None) and decisions.terms.pseudonyms:
         raise UserError('--evidence writes plain frames: leave it out, or write identities = "plain"')
+    junit = getattr(arguments, "junit", None)
+    if junit and not junit.parent.is_dir():
+        raise UserError(f"cannot write {junit}: there is no folder {junit.parent}")
     return configuration, decisions
 
 
@@ -238,6 +243,6 @@ def _problems(summary: Summary, named: Sequence[Path]) -> Iterator[str]:
         if any(problem.startswith(f"{shown(path)}: ") for problem in summary.unread):
             continue
         if has_packets:
-            yield f"{shown(path)}: it holds no Kafka frame; check the file and --ports"
+            yield f"{shown(path)}: it holds no Kafka frame; {SEE}"
         else:
             yield f"{shown(path)} is empty: it holds no packet"

@@ -15,7 +15,7 @@ from decoders.schema.registry import Schemas
 from decoders.tls.key_log import KeyLog
 from expectations.conversation.texts import identifier_bytes
 from streaming.check.examination import records_of
-from streaming.commands.check import key_logs_of, parse_ports
+from streaming.commands.check import SEE, key_logs_of, parse_ports
 from streaming.feeder.capture_stream import shown
 from streaming.feeder.key_log_files import read_key_logs
 from streaming.feeder.source import open_capture, run_of_file
@@ -129,7 +129,7 @@ def _show_frames(arguments: argparse.Namespace, schemas: Schemas, capture: _Capt
                 hide_secrets(schemas, entry[2])
             write(entry)
     if not found:
-        raise UserError(f"{shown(arguments.file)}: it holds no Kafka frame; check the file and --ports")
+        raise UserError(f"{shown(arguments.file)}: it holds no Kafka frame; {SEE}")
     if not shows:
         print("kipwatch: no frame is one that the flags choose", file=sys.stderr)
 

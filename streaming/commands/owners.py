@@ -14,7 +14,7 @@ from expectations.judging.finding import printable
 from expectations.report.client import client_text
 from expectations.report.fleet import Party
 from expectations.report.terminal import counted
-from streaming.commands.check import INCOMPLETE, PASSED, add_capture_flags, check
+from streaming.commands.check import INCOMPLETE, PASSED, SEE, add_capture_flags, check
 from streaming.user_error import UserError
 
 NOBODY = "nobody"
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     owned = sum(party.owner is not None for party, _ in parties)
     console.print(f"{owned} of {counted(len(parties), 'client')} with an owner", soft_wrap=True)
     if not checked.summary.frames:
-        print("kipwatch: the captures hold no Kafka frame; check the files and --ports", file=sys.stderr)
+        print(f"kipwatch: no capture holds a Kafka frame; {SEE}", file=sys.stderr)
         return INCOMPLETE
     return PASSED
 

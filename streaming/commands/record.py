@@ -104,8 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     # What is wrong with the flags of the check is told before the command runs, which may take an hour.
     schemas = load_schemas(check.decided(_for_check(arguments, arguments.save))[0].schemas)
-    if arguments.junit and not arguments.junit.parent.is_dir():
-        raise UserError(f"cannot write {arguments.junit}: there is no folder {arguments.junit.parent}")
     if arguments.provoke:
         return _provoke(command, arguments, schemas)
     trouble, status = _recorded(command, arguments, schemas, arguments.save)

@@ -25,7 +25,16 @@ from expectations.report.versions import FeatureMap, VersionsView, versions_view
 from streaming.archive.archive_report import archive_among, archived_history, archived_usage, show_archive
 from streaming.archive.batch_files import missing_siblings, readable
 from streaming.check.summary import Summary, frame_counts, incomplete
-from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_capture_flags, check, now, write_report
+from streaming.commands.check import (
+    FAILED,
+    INCOMPLETE,
+    PASSED,
+    SEE,
+    add_capture_flags,
+    check,
+    now,
+    write_report,
+)
 from streaming.feeder.capture_stream import path_text
 from streaming.process import reader_may_leave
 from streaming.settings.configuration import configure
@@ -99,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     for line in lines:
         print(f"kipwatch: {line}", file=sys.stderr)
     if not summary.frames:
-        print("kipwatch: the captures hold no Kafka frame; check the files and --ports", file=sys.stderr)
+        print(f"kipwatch: no capture holds a Kafka frame; {SEE}", file=sys.stderr)
         return INCOMPLETE
     if lines:
         return INCOMPLETE

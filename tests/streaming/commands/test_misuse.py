@@ -183,7 +183,9 @@ def test_a_file_that_is_cut_off_and_holds_no_frame_at_the_ports_says_so(
     kipwatch: Kipwatch, captures: Path
 ) -> None:
     line = kipwatch("check", "--ports", "1", captures / "truncated.pcap").error_line
-    assert line.endswith("it holds no Kafka frame; check the file and --ports")
+    assert line.endswith(
+        "it holds no Kafka frame; check the file and --ports, and if it is TLS, --tls-keylog"
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "decode"])
