@@ -82,8 +82,12 @@ def kipwatch_record(pytestconfig: pytest.Config) -> Iterator[Record]:
             pytest.fail("kipwatch_record: name one provocation: a session is one run", pytrace=False)
         if (bootstrap, provoke) not in recordings:
             folder = pytestconfig.getoption("kipwatch_folder") / f"{worker}-{len(recordings) + 1}".lstrip("-")
-            flags = shlex.split(pytestconfig.getoption("kipwatch_flags"))
-            recordings[bootstrap, provoke] = RunningRecord(bootstrap, folder, flags, provoke)
+            try:
+                flags = shlex.split(pytestconfig.getoption("kipwatch_flags"))
+                recordings[bootstrap, provoke] = RunningRecord(bootstrap, folder, flags, provoke)
+            except (OSError, ValueError) as error:
+                line = f"kipwatch record did not start: {error}; see --kipwatch-folder and --kipwatch-flags"
+                pytest.fail(line, pytrace=False)
         return recordings[bootstrap, provoke].relays
 
     yield record

@@ -109,10 +109,19 @@ def test_a_suite_that_goes_past_the_relays_fails(suite: Path) -> None:
     assert "the command opened no connection to the relay" in printed
 
 
-def test_flags_that_record_does_not_know_are_told(suite: Path) -> None:
-    status, printed = run(suite, "--kipwatch-flags", "--fail-on weather", "-k", "well")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--kipwatch-flags", "--fail-on weather"),
+        ("--kipwatch-flags", "--save 'unended"),
+        ("--kipwatch-folder", "/proc/kipwatch"),
+    ],
+)
+def test_flags_that_cannot_be_used_are_told(suite: Path, flags: tuple[str, str]) -> None:
+    status, printed = run(suite, *flags, "-k", "well")
     assert status == 1, printed
     assert "kipwatch record did not start" in printed
+    assert "Error: " not in printed
 
 
 def provoking(suite: Path, what: str) -> Path:
