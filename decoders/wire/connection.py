@@ -32,6 +32,8 @@ from decoders.wire.segment import Segment, SocketAddress, TcpFlag
 from decoders.wire.stream import MAX_AHEAD, SEQUENCE_SPACE, StreamSnapshot
 from decoders.wire.transport import Begun, Transport, TransportEvents
 
+_MANY_AT_ONCE = (Closing.EVICTED, Closing.IDLE)
+
 
 class ClientSyn(NamedTuple):
     """The SYN that opened a connection: its sequence number, and how many bytes it carries.
@@ -328,8 +330,13 @@ class Connection:
         self._kafka.close()
 
     def close(self, closing: Closing, captured_at: int, position: int) -> Iterator[Record]:
-        """Yield the last records, up to CLOSED. Its direction is that of the first FIN or RST."""
+        """Yield the last records, up to CLOSED. Its direction is that of the first FIN or RST.
+
+        Many connections may be evicted or idle at once, so what they hold behind holes is not processed.
+        """
         self.is_closed = True
+        for stream in self._transport.streams.values() if closing in _MANY_AT_ONCE else ():
+            stream.discard()
         yield from self.flush()
         if self._transport.ending is not None:
             responses = self._transport.streams.get(Direction.TO_CLIENT)

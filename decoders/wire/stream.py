@@ -293,6 +293,11 @@ class Stream:
         last = max(self.next_offset, self.awaited_end) + MAX_AHEAD
         self._drop(lambda chunk: chunk.offset > last, Contradiction.SEQUENCE)
 
+    def discard(self) -> None:
+        """Drop all that is held, at once: it may be in thousands of pieces."""
+        self._ledger.skip(SkipReason.UNSYNCHRONISED, sum(len(chunk.payload) for chunk in self._chunks))
+        self._chunks, self.held = [], 0
+
     def _drop(self, is_dropped: Callable[[Chunk], bool], contradiction: Contradiction) -> None:
         """Drop held chunks that contradict what their receiver shows."""
         dropped = [chunk for chunk in self._chunks if is_dropped(chunk)]
@@ -379,16 +384,8 @@ class Stream:
 
 def _chunk(offset: int, segment: Segment, behind: int) -> Chunk:
     """Return the payload of a segment that begins at an offset."""
-    return Chunk(
-        offset,
-        segment.payload,
-        segment.captured_at,
-        segment.position,
-        segment.acknowledgment,
-        starts_segment=True,
-        behind=behind,
-        missing=segment.missing,
-    )
+    place = segment.captured_at, segment.position, segment.acknowledgment
+    return Chunk(offset, segment.payload, *place, starts_segment=True, behind=behind, missing=segment.missing)
 
 
 def _conflict(chunk: Chunk, held: Chunk) -> tuple[int, int] | None:

@@ -5,14 +5,25 @@ from __future__ import annotations
 import pytest
 
 from decoders.frame.record import Kind
+from decoders.wire.chunk import PIECE_COST
 from decoders.wire.frame_detector import FrameDetector
 from decoders.wire.framing import PREFIX
 from decoders.wire.ledger import Contradiction, Ledger, SkipReason
-from decoders.wire.segment import Packet
+from decoders.wire.segment import Packet, SocketAddress
 from decoders.wire.stream import RESENT_WITHIN, Stream
 from decoders.wire.synthesis import SyntheticConnection
 from tests.decoders.wire.columnar.equality import assert_equal, placed
-from tests.decoders.wire.conversation import CLIENT, SERVER, TO_BROKER, metadata, of_kind, prefixed
+from tests.decoders.wire.conversation import (
+    CLIENT,
+    SERVER,
+    TO_BROKER,
+    exchanges,
+    feed_all,
+    metadata,
+    new_tracker,
+    of_kind,
+    prefixed,
+)
 from tests.decoders.wire.test_stream import bytes_and_gaps, push, segment
 
 SIZE = 200
@@ -111,3 +122,33 @@ def test_bytes_are_disputed_once() -> None:
     assert ledger.skipped == {SkipReason.CONFLICTING: 4, SkipReason.DUPLICATE: 8}
     assert bytes_and_gaps(push(stream, segment(0, b"abcd"))) == [b"abcd", 1, 1, 1, 1]
     assert ledger.skipped == {SkipReason.CONFLICTING: 8, SkipReason.DUPLICATE: 8}
+
+
+def in_pieces(number: int, pieces: int) -> list[Packet]:
+    """A client whose requests follow a hole, byte by byte, each behind another hole."""
+    client = SocketAddress(CLIENT.address, 40_000 + number)
+    connection = SyntheticConnection(client, SERVER)
+    packets = connection.opened(0)
+    for direction, data in exchanges(1):
+        packets += connection.sent(0, direction, data)
+    connection.sent(0, TO_BROKER, b"lost")
+    for _ in range(pieces):
+        connection.sent(0, TO_BROKER, b"x")
+        packets += connection.sent(0, TO_BROKER, b"y")
+    return packets
+
+
+def test_pieces_of_evicted_connections_are_not_passed_on() -> None:
+    """Else the packet that evicts them would take as long as all that they hold."""
+    packets = placed(packet for number in range(4) for packet in in_pieces(number, 100))
+    most = 300 * (PIECE_COST + 1)
+    records = assert_equal(packets, (300,), max_held=most)
+    evicted = [each.connection for each in of_kind(records, Kind.CLOSED)]
+    gaps = [each.connection for each in of_kind(records, Kind.GAP)]
+    assert len(evicted) == 2
+    assert not set(evicted) & set(gaps)
+    # Those that the end of the capture closes are passed on.
+    assert len(set(gaps)) == 2
+    tracker = new_tracker(max_held=most)
+    feed_all(tracker, packets)
+    assert tracker.ledger.skipped[SkipReason.UNSYNCHRONISED] == 2 * 100
