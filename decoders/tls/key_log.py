@@ -56,10 +56,11 @@ class _Secrets(dict[str, bytes]):
 class KeyLog:
     """The secrets of the connections that were added or looked up last, in memory only.
 
-    `version` grows with each new secret or ticket, so a caller that waits for a secret looks it up only after
-    a change. `broken_lines` counts lines without what their label demands. `is_expected` is False as long as
-    no text was added and none is announced: only the capture itself might bring secrets. TLS is opaque then,
-    as without a key log. Not thread-safe.
+    `version` grows with each new secret, so a caller that waits for one looks it up only after a change. It
+    does not grow with tickets: strangers can show as many as they like, and all who wait would look.
+    `broken_lines` counts lines without what their label demands. `is_expected` is False as long as no text
+    was added and none is announced: only the capture itself might bring secrets. TLS is opaque then, as
+    without a key log. Not thread-safe.
     """
 
     def __init__(self, capacity: int = MAX_CONNECTIONS, *, is_expected: bool = True) -> None:
@@ -120,7 +121,6 @@ class KeyLog:
         digest = _digest(ticket)
         self._sessions[digest] = session_id
         self._sessions.move_to_end(digest)
-        self.version += 1
         while len(self._sessions) > self._capacity:
             self._sessions.popitem(last=False)
 

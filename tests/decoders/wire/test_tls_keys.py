@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from decoders.frame.record import Flag, Kind, Record
 from decoders.tls.key_log import KeyLog
 from decoders.tls.outcome import TlsOutcome
+from decoders.wire.connection import Connection
 from decoders.wire.decryption import MAX_KEY_HELD, MAX_KEY_WAIT
 from decoders.wire.ledger import Ledger, SkipReason
 from decoders.wire.segment import Packet, SocketAddress
@@ -22,9 +23,11 @@ from tests.decoders.wire.conversation import (
     EVENTS,
     SECOND,
     TO_BROKER,
+    TO_CLIENT,
     Event,
     assert_balanced,
     exchanges,
+    feed_all,
     frames_in,
     new_tracker,
     of_kind,
@@ -183,6 +186,27 @@ def test_a_ticket_that_was_not_seen_to_be_issued_tells_nothing() -> None:
     second.show(b"unseen", CHOSEN, resumed=TlsWriter(*SUITES[0]))
     _, ledger = tried_again(second, "")
     assert ledger.tls == {TlsOutcome.READ: 1, TlsOutcome.NO_KEY: 1}
+
+
+def test_tickets_make_nobody_look_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that resumes a session may issue another ticket, in plaintext, before any secret is needed."""
+    looked: list[Connection] = []
+
+    def noted(self: Connection) -> Iterator[Record]:
+        looked.append(self)
+        return iter(())
+
+    monkeypatch.setattr(Connection, "try_keys", noted)
+    tracker = new_tracker(key_log=KeyLog())
+    for number in range(20):
+        writer = TlsWriter(*SUITES[0], number, session_id=b"%032d" % number, issues=b"ticket")
+        wire = encrypted([], writer)
+        issued, wire[3] = wire[3][1], (TO_CLIENT, b"")
+        wire[1] = TO_CLIENT, wire[1][1] + issued
+        client = SocketAddress(CLIENT.address, 40_000 + number)
+        feed_all(tracker, packets_between([each for each in wire if each[1]], client, close=False))
+    assert tracker.waits_until is not None
+    assert not looked
 
 
 def test_the_secrets_go_with_the_connection() -> None:
