@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from rich.console import Console
 
-from streaming.commands.check import now, write_report
+from streaming.commands.check import now, report_path, write_report
 from streaming.process import reader_may_leave
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.release import load_schemas
@@ -59,9 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--junit", type=Path, metavar="FILE", help="write a JUnit report, a test case an expectation"
+        "--junit", type=report_path, metavar="FILE", help="write a JUnit report, a test case an expectation"
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the results as an HTML page")
+    parser.add_argument("--html", type=report_path, metavar="FILE", help="write the results as an HTML page")
     add_flags(parser, ["bootstrap", "frames_topic", "schemas"])
 
 

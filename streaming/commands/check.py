@@ -59,7 +59,7 @@ def add_report_flags(parser: argparse.ArgumentParser) -> None:
         help="also list the rules that had nothing to judge, and what they need",
     )
     parser.add_argument(
-        "--junit", type=Path, metavar="FILE", help="write a JUnit report with one test case per rule"
+        "--junit", type=report_path, metavar="FILE", help="write a JUnit report with one test case per rule"
     )
     parser.add_argument(
         "--evidence",
@@ -143,14 +143,11 @@ def parse_ports(text: str) -> list[int]:
 
 
 def decided(arguments: argparse.Namespace) -> tuple[Configuration, Decisions]:
-    """Read the configuration, and the decisions in it. Raises UserError, also if JUnit has no folder."""
+    """Read the configuration, and the decisions in it. Raises UserError."""
     configuration = configure(arguments, SETTINGS)
     decisions = Decisions(configuration)
     if getattr(arguments, "evidence", None) and decisions.terms.pseudonyms:
         raise UserError('--evidence writes plain frames: leave it out, or write identities = "plain"')
-    junit = getattr(arguments, "junit", None)
-    if junit and not junit.parent.is_dir():
-        raise UserError(f"cannot write {junit}: there is no folder {junit.parent}")
     return configuration, decisions
 
 
@@ -214,6 +211,14 @@ def _write_junit(path: Path, summary: Summary, failing: Sequence[Finding]) -> No
 def now() -> str:
     """Return the present time in the form of JUnit: ISO 8601 in UTC, without a time zone."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def report_path(text: str) -> Path:
+    """Read where a report is to be written. The folder must be there: what it is about may take an hour."""
+    path = Path(text)
+    if not text or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: there is no folder {str(path.parent)!r}")
+    return path
 
 
 def write_report(path: Path, content: bytes) -> None:

@@ -19,7 +19,16 @@ from decoders.wire.segment import LinkType
 from expectations.judging.finding import Finding
 from expectations.report.duties import DutiesReport, DutyReport, DutyState, duties_table, duties_verdict
 from expectations.report.junit import junit_duties
-from streaming.commands.check import FAILED, INCOMPLETE, PASSED, add_failing_flags, fails, now, write_report
+from streaming.commands.check import (
+    FAILED,
+    INCOMPLETE,
+    PASSED,
+    add_failing_flags,
+    fails,
+    now,
+    report_path,
+    write_report,
+)
 from streaming.probe.connection import Target, security_of
 from streaming.probe.duties import DUTIES
 from streaming.probe.probing import Probing
@@ -50,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--junit", type=Path, metavar="FILE", help="write a JUnit report with one test case per duty"
+        "--junit", type=report_path, metavar="FILE", help="write a JUnit report with one test case per duty"
     )
     add_failing_flags(parser)
     add_flags(parser, SETTINGS)

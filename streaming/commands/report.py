@@ -33,6 +33,7 @@ from streaming.commands.check import (
     add_capture_flags,
     check,
     now,
+    report_path,
     write_report,
 )
 from streaming.feeder.capture_stream import path_text
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--html",
-        type=Path,
+        type=report_path,
         metavar="FILE",
         help="write the report as an HTML page; that of an archive is by week",
     )
@@ -77,7 +78,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the release that the brokers run now: what it refuses, too, is left out",
     )
     parser.add_argument(
-        "--junit", type=Path, metavar="FILE", help="write the upgrade as a JUnit report, a test case a client"
+        "--junit",
+        type=report_path,
+        metavar="FILE",
+        help="write the upgrade as a JUnit report, a test case a client",
     )
     parser.add_argument(
         "--archive", metavar="FOLDER", help="write what the captures hold as Parquet tables, as `run` does"

@@ -246,9 +246,6 @@ def test_the_configuration_identifies_a_broker(kipwatch: Kipwatch, tmp_path: Pat
 
 
 def test_what_cannot_be_written_is_one_line(kipwatch: Kipwatch, captures: Path, tmp_path: Path) -> None:
-    """A missing folder is told before a long capture is read, which is not there either."""
-    unread = kipwatch("check", "--junit", tmp_path / "none" / "check.xml", tmp_path / "missing.pcap")
-    assert unread.error_line.endswith(f"there is no folder {tmp_path / 'none'}")
     (tmp_path / "file").write_text("")
     inside = tmp_path / "file" / "inside"
     for flag in ("--junit", "--evidence"):

@@ -41,6 +41,13 @@ MISTAKEN = [
     (["decode", "--kind", "both", "x"], "invalid choice: 'both'"),
     (["decode", "--api", "apiversions", "x"], "there is no API 'apiversions'"),
     (["rules", "kip1313/nonsense"], "there is no rule 'kip1313/nonsense'; `kipwatch rules` lists them"),
+    (
+        ["check", "--junit", "missing/x.xml", "x"],
+        "argument --junit: cannot write 'missing/x.xml': there is no",
+    ),
+    (["probe", "--junit", "missing/x.xml", "127.0.0.1:1"], "there is no folder 'missing'"),
+    (["report", "--html", "missing/x.html", "x"], "there is no folder 'missing'"),
+    (["audit", "--html", "missing/x.html"], "there is no folder 'missing'"),
     (["rules", "kip35", "kip511"], "name one rule or family: 'kip511' is too much"),
     (["demo", "--recording", "missing/x.pcap"], "cannot write the recording: there is no folder missing"),
     (["demo", "--seconds", "long"], "argument --seconds: invalid float value: 'long'"),

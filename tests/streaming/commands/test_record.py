@@ -130,7 +130,7 @@ def test_a_command_that_fails_is_status_2(kipwatch: Kipwatch, tmp_path: Path) ->
         (["--bootstrap", "127.0.0.1:1", "--spec", "kip9=text", "--", "no-such-command"], "names no KIP"),
         (
             ["--bootstrap", "127.0.0.1:1", "--junit", "missing/check.xml", "--", "no-such-command"],
-            "cannot write missing/check.xml: there is no folder missing",
+            "cannot write 'missing/check.xml': there is no folder 'missing'",
         ),
     ],
 )
