@@ -208,7 +208,8 @@ class RequestsInFlight:
         return request
 
     def _pair_by_id(self, correlation_id: int) -> tuple[Pairing, RequestInFlight | None]:
-        request = None if self._ids_repeat else self.find(correlation_id)
+        is_searched = not self._ids_repeat and correlation_id in self._ids
+        request = self.find(correlation_id) if is_searched else None
         if request is None:
             return Pairing.UNKNOWN, None
         while self._queue[0] is not request:

@@ -66,6 +66,22 @@ def test_after_a_loss_nothing_is_foreign_until_a_later_request_is_matched() -> N
     assert queue.pair(1) == (Pairing.FOREIGN, request(5))
 
 
+def test_after_a_loss_an_id_of_no_request_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many requests may be in flight, and many such responses in a packet."""
+    queue, searched = queue_of(1, 2), list[int]()
+    queue.note_loss()
+    find = RequestsInFlight.find
+
+    def noted(self: RequestsInFlight, correlation_id: int) -> RequestInFlight | None:
+        searched.append(correlation_id)
+        return find(self, correlation_id)
+
+    monkeypatch.setattr(RequestsInFlight, "find", noted)
+    assert [queue.pair(each) for each in (99, -7, 99)] == [(Pairing.UNKNOWN, None)] * 3
+    assert queue.pair(2) == (Pairing.MATCHED, request(2))
+    assert searched == [2]
+
+
 def test_an_id_that_a_lost_request_repeated_makes_no_response_foreign() -> None:
     """The response belongs to the lost request and is paired with the earlier one."""
     queue = queue_of(2, 20)
