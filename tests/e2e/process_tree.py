@@ -1,4 +1,4 @@
-"""The processes below another, and the memory that they take."""
+"""The processes below another, the memory that they take and what they have open."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ def frozen(processes: Sequence[int]) -> Iterator[None]:
         yield
     finally:
         send_signal(processes, signal.SIGCONT)
+
+
+def descriptors(process_id: int) -> int:
+    """Return how many files, sockets and pipes a process has open."""
+    return sum(1 for _ in Path(f"/proc/{process_id}/fd").iterdir())
 
 
 def resident_mebibytes(root: int) -> dict[str, float]:
