@@ -11,7 +11,7 @@ from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import Member, Members, split_name
 from expectations.conversation.observation import NOT_CAPTURED, Observation, lacks_api
-from expectations.conversation.own_values import Count, GroupId, MemberId, SequenceNumber
+from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen, why_unread
 from expectations.rules.base.rule import (
@@ -42,14 +42,16 @@ class GroupMember(msgspec.Struct, omit_defaults=True):
     """The member of one group on this connection, and the IDs that appeared beside its own.
 
     `rivals` has the first heartbeat of each other ID, `pending` counts those that followed. `shared` means
-    that several members use the connection. A join without an ID was sent from sequence `asked_from` to
-    `asked_until`, 0 if none was; `assigned_id` is what the broker responded to it.
+    that several members use the connection. `client_id` is the client's in the header, None if no header had
+    one. A join without an ID was sent from sequence `asked_from` to `asked_until`, 0 if none was;
+    `assigned_id` is what the broker responded to it.
     """
 
     member_id: MemberId
     rivals: dict[MemberId, Observation] = {}
     shared: bool = False
     pending: Count = 0
+    client_id: ClientId | None = None
     asked_from: SequenceNumber = 0
     asked_until: SequenceNumber = 0
     assigned_id: MemberId | None = None
@@ -81,12 +83,11 @@ class MemberIdChanged(IdentityRule):
 
     Another ID on the connection may belong to a second member, as behind a proxy that pools connections. So a
     change without a leave is reported only when the first ID has been silent for two heartbeat intervals, or
-    when the connection closed without it. If the first ID is seen again, the connection shows several client
-    IDs, or the other ID is accepted without a join, which must have been on another connection, the group is
-    undecided on this connection from then on. Two members with one client ID that take turns, as static
-    members may, look like one. What may have been hidden by lost bytes, or by a heartbeat or response
-    that could not be read, is undecided; so is what exceeds 64 groups on a connection, or 64 IDs beside a
-    member's own.
+    when the connection closed without it. If the first ID is seen again, or the other one comes with another
+    client ID in its header, the group is undecided on this connection from then on. Two members with one
+    client ID that take turns, as static members may, look like one. What may have been hidden by lost bytes,
+    or by a heartbeat or response that could not be read, is undecided; so is what exceeds 64 groups on a
+    connection, or 64 IDs beside a member's own.
 
     On another connection a change is judged by the client instance ID: the same one joins the same group
     under a new member ID after the connection of the first one was lost. Without a common instance ID,
@@ -122,19 +123,17 @@ class MemberIdChanged(IdentityRule):
     def on_response(
         self, response: Observation, conversation: Conversation, state: GroupMembers
     ) -> Judgements:
-        """Note the ID that the broker assigns to a member that joins without one, and what it accepts."""
+        """Note the ID that the broker assigns to a member that joins without one."""
         body = response.body
         if response.api_key not in HEARTBEAT_APIS or not response.is_matched:
             return
         if not isinstance(body, HeartbeatResponse):
             # It may give an ID that the client adopts.
             yield from _forget(state, why_unread(response))
-            return
-        for member in state.groups.values():
-            if body.error_code == NO_ERROR and _accepts_unjoined(response, member):
-                yield from _share(member)
-            elif body.member_id and member.asked_from <= response.paired_sequence <= member.asked_until:
-                member.assigned_id = body.member_id
+        elif body.member_id:
+            for member in state.groups.values():
+                if member.asked_from <= response.paired_sequence <= member.asked_until:
+                    member.assigned_id = body.member_id
 
     def on_loss(self, loss: Observation, conversation: Conversation, state: GroupMembers) -> Judgements:
         """Forget the members: heartbeats may be missing."""
@@ -182,7 +181,7 @@ class MemberIdChanged(IdentityRule):
                 member.assigned_id = None
         elif member is None:
             yield from _make_room(state, request)
-            state.groups[group_id] = GroupMember(member_id)
+            state.groups[group_id] = GroupMember(member_id, client_id=request.client_id)
         elif member.shared:
             yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
         elif member_id == member.member_id:
@@ -224,11 +223,10 @@ def _judge_other(
         yield conforms(request.count)
     elif member.asked_until and member.assigned_id in (None, member_id):
         yield from _rejoin(request, member_id, member, facts)
-    elif facts.has_left and not _is_unjoined(request):
-        yield _violates(group_id, member.member_id, member_id, "across leave and rejoin", request)
+    elif facts.has_left:
+        yield _violates(group_id, member, member_id, request, "across leave and rejoin")
         member.member_id = member_id
     else:
-        is_open = member_id not in member.rivals and _is_unjoined(request)
         if member_id in member.rivals:
             member.pending += request.count
         elif len(member.rivals) < RIVALS_LIMIT:
@@ -236,14 +234,14 @@ def _judge_other(
         else:
             yield undecided(Reason.FORGOTTEN, request.count)
         silence = conversation.silence_of(group_id, member.member_id, request)
-        if silence >= SILENT_INTERVALS * facts.heartbeat_interval * 1_000_000 and not is_open:
+        if silence >= SILENT_INTERVALS * facts.heartbeat_interval * 1_000_000:
             yield from _replace(group_id, member, conversation.members)
 
 
 def _may_be_second(
     request: Observation, heartbeat: Heartbeat, member: GroupMember, conversation: Conversation
 ) -> bool:
-    """Whether another ID may be that of another client, or of a member that came before.
+    """Whether another ID is that of another client, or may be that of a member that came before.
 
     A client that changes its ID joins under the new one. Where something was missed, an ID that does not join
     may have been there from the beginning.
@@ -252,17 +250,12 @@ def _may_be_second(
     if heartbeat.member_id in (facts.assigned_id, member.assigned_id):
         return False
     is_older = not conversation.heartbeats_seen and heartbeat.member_epoch != JOINING
-    return is_older or conversation.shares_clients
+    return is_older or _is_other_client(request, member)
 
 
-def _is_unjoined(first: Observation) -> bool:
-    """Whether an ID comes without a join: the broker knows it only if it joined on another connection."""
-    return isinstance(first.body, Heartbeat) and first.body.member_epoch != JOINING
-
-
-def _accepts_unjoined(response: Observation, member: GroupMember) -> bool:
-    others = (each for each in member.rivals.values() if each.first_sequence == response.paired_sequence)
-    return any(map(_is_unjoined, others))
+def _is_other_client(request: Observation, member: GroupMember) -> bool:
+    """Whether two client IDs show two clients. A header without one, as most of version 3, shows nothing."""
+    return None not in (request.client_id, member.client_id) and request.client_id != member.client_id
 
 
 def _share(member: GroupMember, count: int = 0) -> Judgements:
@@ -289,9 +282,8 @@ def _replace(group_id: str, member: GroupMember, members: Members) -> Judgements
     """Let the IDs that appeared beside a member's own take its place, one after the other."""
     facts = members.of(group_id, member.member_id)
     when = "on a retry" if not facts.answered and facts.epoch == JOINING else "mid-session"
-    when = "across leave and rejoin" if facts.has_left else when
     for member_id, first in member.rivals.items():
-        yield _violates(group_id, member.member_id, member_id, when, first)
+        yield _violates(group_id, member, member_id, first, when)
         member.member_id = member_id
     if member.pending:
         yield conforms(member.pending)
@@ -299,11 +291,13 @@ def _replace(group_id: str, member: GroupMember, members: Members) -> Judgements
     member.pending = 0
 
 
-def _violates(
-    group_id: str, expected: str, observed: str, when: str, first: Observation | None = None
-) -> Judgement:
-    context = {"group": group_id, "expected": expected, "observed": observed, "when": when}
-    return violates(expected=expected, observed=observed, context=context, subject=first)
+def _violates(group_id: str, member: GroupMember, member_id: str, first: Observation, when: str) -> Judgement:
+    return violates(
+        expected=member.member_id,
+        observed=member_id,
+        context={"group": group_id, "expected": member.member_id, "observed": member_id, "when": when},
+        subject=first,
+    )
 
 
 def _drop_rivals(member: GroupMember, reason: Reason = Reason.AMBIGUOUS_PROCESS) -> Judgements:
@@ -340,7 +334,12 @@ def _changed(claim: Claim, previous: Claim) -> Judgement | None:
         when = "across leave and rejoin"
     elif before.epoch == JOINING and before.error_code is None:
         when = "on a retry"
-    return _violates(claim.group_id or "", previous.member_id or "", claim.member_id or "", when)
+    return _joins_as(claim.group_id or "", previous.member_id or "", claim.member_id or "", when)
+
+
+def _joins_as(group_id: str, expected: str, observed: str, when: str) -> Judgement:
+    context = {"group": group_id, "expected": expected, "observed": observed, "when": when}
+    return violates(expected=expected, observed=observed, context=context)
 
 
 def _judge_process(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
@@ -360,7 +359,7 @@ def _judge_process(claim: Claim, others: Sequence[Claim]) -> Judgement | None:
         return undecided(Reason.AMBIGUOUS_PROCESS)
     assert previous.membership is not None
     when = "on a retry" if previous.membership.error_code is None else "on another connection"
-    return _violates(group_id, split_name(previous.only_member)[1], member_id, when)
+    return _joins_as(group_id, split_name(previous.only_member)[1], member_id, when)
 
 
 def _counts_on(claim: Claim, previous: Claim, others: Sequence[Claim]) -> bool:
