@@ -243,12 +243,12 @@ def _tcp(packet: Packet, datagram: _Datagram) -> tuple[Segment, int]:
     )
     header_length = (offset >> 4) * 4
     start = datagram.start + header_length
-    # No receiver takes a datagram that is longer than the packet that carried it.
-    end_on_wire = max(packet.original_length, len(packet.data))
-    if header_length < _SHORTEST_TCP_HEADER or not start <= datagram.end <= end_on_wire:
+    # A mirror may have shortened the packet. A forged one must not claim bytes that nobody sent.
+    end = min(datagram.end, max(packet.original_length, len(packet.data)))
+    if header_length < _SHORTEST_TCP_HEADER or start > end:
         raise _SkippedError("malformed")
     # Bytes after the datagram's end are padding of the link layer.
-    payload = packet.data[start : datagram.end]
+    payload = packet.data[start:end]
     segment = Segment(
         SocketAddress(datagram.source, source_port),
         SocketAddress(datagram.destination, destination_port),
@@ -256,7 +256,7 @@ def _tcp(packet: Packet, datagram: _Datagram) -> tuple[Segment, int]:
         acknowledgment,
         flags,
         payload,
-        datagram.end - start - len(payload),
+        end - start - len(payload),
         packet.captured_at,
         packet.position,
     )

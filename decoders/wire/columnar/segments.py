@@ -178,7 +178,9 @@ def _read(packets: PacketBatch, segments: SegmentBatch) -> None:
             continue
         header_length = (np.int64(data[tcp + 12]) >> 4) * 4
         payload = tcp + header_length
-        if header_length < 20 or payload > datagram_end or datagram_end > max(wire_end, end):
+        # Bytes that were not on the wire are not there, whatever the IP header says.
+        datagram_end = min(datagram_end, max(wire_end, end))
+        if header_length < 20 or payload > datagram_end:
             continue
         # Bytes after the datagram's end are padding of the link layer.
         payload_end = max(payload, min(datagram_end, end))
