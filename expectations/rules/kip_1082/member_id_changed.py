@@ -11,7 +11,7 @@ from expectations.conversation.bodies import Heartbeat, HeartbeatResponse
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.members import Member, Members, split_name
 from expectations.conversation.observation import NOT_CAPTURED, Observation, lacks_api
-from expectations.conversation.own_values import ClientId, Count, GroupId, MemberId, SequenceNumber
+from expectations.conversation.own_values import Count, GroupId, MemberId, SequenceNumber
 from expectations.identity.claim import Claim, IdentityKind
 from expectations.rules.base.reason import Reason, why_partly_seen, why_unread
 from expectations.rules.base.rule import (
@@ -42,16 +42,14 @@ class GroupMember(msgspec.Struct, omit_defaults=True):
     """The member of one group on this connection, and the IDs that appeared beside its own.
 
     `rivals` has the first heartbeat of each other ID, `pending` counts those that followed. `shared` means
-    that several members use the connection. `client_id` is the client's in the header, None if no header had
-    one. A join without an ID was sent from sequence `asked_from` to `asked_until`, 0 if none was;
-    `assigned_id` is what the broker responded to it.
+    that several members use the connection. A join without an ID was sent from sequence `asked_from` to
+    `asked_until`, 0 if none was; `assigned_id` is what the broker responded to it.
     """
 
     member_id: MemberId
     rivals: dict[MemberId, Observation] = {}
     shared: bool = False
     pending: Count = 0
-    client_id: ClientId | None = None
     asked_from: SequenceNumber = 0
     asked_until: SequenceNumber = 0
     assigned_id: MemberId | None = None
@@ -83,8 +81,8 @@ class MemberIdChanged(IdentityRule):
 
     Another ID on the connection may belong to a second member, as behind a proxy that pools connections. So a
     change without a leave is reported only when the first ID has been silent for two heartbeat intervals, or
-    when the connection closed without it. If the first ID is seen again, or the other one comes with another
-    client ID in its header, the group is undecided on this connection from then on. Two members with one
+    when the connection closed without it. If the first ID is seen again, or the connection shows several
+    client IDs, the group is undecided on this connection from then on. Two members with one
     client ID that take turns, as static members may, look like one. What may have been hidden by lost bytes,
     or by a heartbeat or response that could not be read, is undecided; so is what exceeds 64 groups on a
     connection, or 64 IDs beside a member's own.
@@ -181,12 +179,12 @@ class MemberIdChanged(IdentityRule):
                 member.assigned_id = None
         elif member is None:
             yield from _make_room(state, request)
-            state.groups[group_id] = GroupMember(member_id, client_id=request.client_id)
+            state.groups[group_id] = GroupMember(member_id)
         elif member.shared:
             yield undecided(Reason.AMBIGUOUS_PROCESS, request.count)
         elif member_id == member.member_id:
             yield from _judge_own(member, request.count)
-        elif _may_be_second(request, heartbeat, member, conversation):
+        elif _may_be_second(heartbeat, member, conversation):
             yield from _share(member, request.count)
         else:
             yield from _judge_other(request, group_id, member_id, member, conversation)
@@ -238,10 +236,8 @@ def _judge_other(
             yield from _replace(group_id, member, conversation.members)
 
 
-def _may_be_second(
-    request: Observation, heartbeat: Heartbeat, member: GroupMember, conversation: Conversation
-) -> bool:
-    """Whether another ID is that of another client, or may be that of a member that came before.
+def _may_be_second(heartbeat: Heartbeat, member: GroupMember, conversation: Conversation) -> bool:
+    """Whether another ID may be that of another client, or of a member that came before.
 
     A client that changes its ID joins under the new one. Where something was missed, an ID that does not join
     may have been there from the beginning.
@@ -250,12 +246,7 @@ def _may_be_second(
     if heartbeat.member_id in (facts.assigned_id, member.assigned_id):
         return False
     is_older = not conversation.heartbeats_seen and heartbeat.member_epoch != JOINING
-    return is_older or _is_other_client(request, member)
-
-
-def _is_other_client(request: Observation, member: GroupMember) -> bool:
-    """Whether two client IDs show two clients. A header without one, as most of version 3, shows nothing."""
-    return None not in (request.client_id, member.client_id) and request.client_id != member.client_id
+    return is_older or conversation.shares_clients
 
 
 def _share(member: GroupMember, count: int = 0) -> Judgements:
