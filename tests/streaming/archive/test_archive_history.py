@@ -41,11 +41,12 @@ POLICY = {
 
 
 def capture(folder: Path, day: str, version: str, requests: int) -> Path:
-    """Requests of a software, of which each but the first gives the client ID again."""
+    """Requests of a software, all but the first of an API that the broker does not list."""
     at = int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) * SECOND
     exchange = Exchange(at=at)
     software = {"clientSoftwareName": "tester", "clientSoftwareVersion": version}
-    exchange.respond(exchange.request("ApiVersions", 3, software, client_id="app"), {"errorCode": 0})
+    listed = {"errorCode": 0, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]}
+    exchange.respond(exchange.request("ApiVersions", 3, software, client_id="app"), listed)
     for _ in range(requests):
         exchange.respond(exchange.request("Metadata", 12, client_id="app"))
     exchange.close()

@@ -76,8 +76,8 @@ def test_decode_shows_of_standard_input_what_it_shows_of_the_file(
 ) -> None:
     path = captures / "clean.pcap"
     piped = run_process("decode", "-", *flags, stdin=path.read_bytes())
-    assert (piped.status, piped.errors) == (0, "")
-    assert piped.output == kipwatch("decode", path, *flags).output
+    of_file = kipwatch("decode", path, *flags)
+    assert (piped.status, piped.output, piped.errors) == (0, of_file.output, of_file.errors)
 
 
 def test_decode_shows_frames_while_the_pipe_is_open(captures: Path) -> None:
