@@ -175,9 +175,10 @@ def delete_all(admin: AdminClient, topic: str) -> None:
 
 def test_a_worker_that_is_killed_restarts_the_query(stopped: StoppedQuery) -> None:
     """As the kernel does when memory is short. The frames of the batch are judged, and once."""
-    before = publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(2))
+    publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(2))
     with stopped.start(stopped.topic, stopped.copied("killed")) as query:
         query.wait_for('"frames": ', STARTED + JUDGED)
+        before = stopped.page().total("kipwatch_frames_total")
         victims = workers(query.process_id)
         send_signal(victims, signal.SIGSTOP)
         amid = publish_blocks(stopped.broker.internal, stopped.topic, stopped.traffic.round(3))
