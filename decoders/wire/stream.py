@@ -332,7 +332,8 @@ class Stream:
             yield Gap(chunk.offset, len(chunk.payload), chunk.captured_at, chunk.position)
         else:
             yield chunk
-        yield from self._skip_missing(chunk)
+        if chunk.missing:
+            yield from self._skip_missing(chunk)
 
     def _skip_missing(self, chunk: Chunk) -> Iterator[Gap]:
         yield from self.give_up(chunk.end + chunk.missing, chunk.captured_at, chunk.position, is_sure=True)
