@@ -94,7 +94,7 @@ class Application:
         self._limit = BatchLimit(configuration.frames_per_batch)
         self._progress = ProgressListener(self._metrics, self._limit)
         self._validation = LiveValidation(configuration, self._metrics, lambda: self._progress.batch_seconds)
-        self._skips_lost = configuration.after_loss
+        self._skips_lost = False
         self._started = False
         self._latest_batch = -1
         self._has_judged = False
@@ -200,6 +200,8 @@ class Application:
             return None if self._stopping.is_set() else f"{type(error).__name__}: {error}"
 
     def _start(self, session: SparkSession) -> Any:
+        # Once behind the loss, the query must tell any other one.
+        self._skips_lost = self._configuration.after_loss and not self._progress.has_advanced
         query = start_query(
             reports_of(
                 session, self._configuration, terms=self._decisions.terms, skips_lost=self._skips_lost
@@ -217,13 +219,8 @@ class Application:
         if set_back:
             QUERY_LOG.warning("clock-set-back", seconds=round(set_back))
         decisions_have_changed = self._reloading.is_set() and self._take_over_decisions()
-        return self._is_past_loss() or decisions_have_changed or bool(set_back)
-
-    def _is_past_loss(self) -> bool:
-        """Whether the query has continued behind lost frames: connections are interrupted only until then."""
-        is_past = self._skips_lost and self._progress.has_advanced
-        self._skips_lost = self._skips_lost and not is_past
-        return is_past
+        is_past_loss = self._skips_lost and self._progress.has_advanced
+        return is_past_loss or decisions_have_changed or bool(set_back)
 
     def _take_over_decisions(self) -> bool:
         """Read the decisions again; return whether they changed. Invalid ones leave those in force."""
