@@ -158,3 +158,13 @@ def own_uuid(text: str | None) -> tuple[bytes, UuidForm] | None:
 def is_own_uuid(identifier: bytes | None) -> bool:
     """Whether bytes are a UUID that is not reserved."""
     return identifier is not None and len(identifier) == UUID_BYTES and identifier not in RESERVED_UUIDS
+
+
+def printable(text: str) -> str:
+    r"""Write text from the wire in one line: characters that a terminal would act on are escaped, as `\n`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )

@@ -14,7 +14,7 @@ from decoders.frame.record import node_of, workload_of
 from decoders.schema.header_versions import Layout
 from expectations.conversation.conversation import Conversation
 from expectations.conversation.observation import Evidence, Observation
-from expectations.conversation.texts import bounded, identifier_text
+from expectations.conversation.texts import bounded, identifier_text, printable
 from expectations.identity.claim import Claim
 from expectations.rules.base.rule import Judgement, Rule
 
@@ -206,16 +206,6 @@ def finding_id(rule_id: str, connection: bytes, sequence: int) -> str:
     digest = hashlib.blake2b(digest_size=12)
     digest.update(f"{rule_id}\n{connection.hex()}\n{sequence}".encode())
     return digest.hexdigest()
-
-
-def printable(text: str) -> str:
-    r"""Write text from the wire in one line: characters that a terminal would act on are escaped, as `\n`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
 
 
 def runbook_anchor(rule: Rule) -> str:

@@ -9,7 +9,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from expectations.judging.finding import Finding, printable
+from expectations.conversation.texts import printable
+from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage
 from expectations.report.terminal import LEVEL_STYLES
 from expectations.rules.base.rule import Level, Role

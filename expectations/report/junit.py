@@ -11,7 +11,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Mapping, Sequence
 
-from expectations.judging.finding import Finding, printable
+from expectations.conversation.texts import printable
+from expectations.judging.finding import Finding
 from expectations.report.coverage import Coverage, state_in_words
 from expectations.report.duties import DutyReport
 from expectations.report.terminal import remarks_on

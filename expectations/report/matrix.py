@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from expectations.judging.finding import printable
+from expectations.conversation.texts import printable
 from expectations.report.client import Client, software_text
 from expectations.report.coverage import RULE_LEVELS, Coverage, state_in_words
 from expectations.report.terminal import LEVEL_STYLES, STATE_STYLES, counted

@@ -13,7 +13,8 @@ from itertools import groupby
 
 import numpy as np
 
-from expectations.judging.finding import Finding, printable
+from expectations.conversation.texts import printable
+from expectations.judging.finding import Finding
 from expectations.report.client import EMPTY, Client, Software, software_text
 from expectations.report.coverage import FAMILY_NAMES, RULE_LEVELS, Coverage, state_in_words
 from expectations.report.matrix import cell_text, facts_of, feature_lines

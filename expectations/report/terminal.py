@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from decoders.protocol import METADATA, OPENING_APIS
-from expectations.judging.finding import Finding, printable
+from expectations.conversation.texts import printable
+from expectations.judging.finding import Finding
 from expectations.report.client import Client, Software, software_order, software_text
 from expectations.report.coverage import RULE_LEVELS, Coverage, state_in_words
 from expectations.report.upgrade import UpgradedClient, UpgradeFate, UpgradeReport, UpgradeRow

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from expectations.judging.finding import Finding, printable
+from expectations.conversation.texts import printable
+from expectations.judging.finding import Finding
 from expectations.report.client import Client
 from expectations.report.coverage import FAMILY_NAMES, Coverage
 from expectations.report.terminal import (

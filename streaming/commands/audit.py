@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from rich.console import Console
 
-from streaming.commands.check import now, report_path, write_report
+from streaming.commands.check import FAILED, INCOMPLETE, PASSED, now, report_path, write_report
 from streaming.process import reader_may_leave
 from streaming.settings.configuration import Configuration, add_flags, configure
 from streaming.settings.release import load_schemas
@@ -23,7 +23,6 @@ from streaming.user_error import UserError
 if TYPE_CHECKING:
     from expectations.suites.suite import SuiteResult
 
-PASSED, FAILED, INCOMPLETE = 0, 1, 2
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?)?")
 

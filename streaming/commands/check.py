@@ -19,6 +19,7 @@ from streaming.check.evidence import CheckedCapture, write_evidence
 from streaming.check.examination import Examination
 from streaming.check.recording import showing_progress
 from streaming.check.summary import Summary, incomplete, show_summary, show_verdict, summary_of
+from streaming.commands.main import path_of
 from streaming.feeder.capture_stream import path_text, shown
 from streaming.feeder.key_log_files import exposed_key_logs
 from streaming.process import forbid_core_dumps, reader_may_leave
@@ -215,8 +216,8 @@ def now() -> str:
 
 def report_path(text: str) -> Path:
     """Read where a report is to be written. The folder must be there: what it is about may take an hour."""
-    path = Path(text)
-    if not text or not path.parent.is_dir():
+    path = path_of(text)
+    if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"cannot write {text!r}: there is no folder {str(path.parent)!r}")
     return path
 

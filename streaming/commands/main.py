@@ -57,7 +57,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.register("type", Path, _path)
+        self.register("type", Path, path_of)
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError, which makes the exit status 2."""
@@ -73,7 +73,7 @@ class OneLineParser(argparse.ArgumentParser):
         return help_
 
 
-def _path(text: str) -> Path:
+def path_of(text: str) -> Path:
     """Read a path. An empty one, such as a variable of the shell that is not set, would be this folder."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
@@ -111,8 +111,9 @@ def _open_output() -> None:
 
 def _misuse(line: str) -> int:
     """Print an error in one line, whatever the name of a file holds, and return the exit status."""
-    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
-    print(f"kipwatch: {text}", file=sys.stderr)
+    from expectations.conversation.texts import printable  # noqa: PLC0415  # only now it is needed
+
+    print(f"kipwatch: {printable(line)}", file=sys.stderr)
     return MISUSE
 
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from expectations.judging.finding import printable
+from expectations.conversation.texts import printable
 from expectations.report.client import client_text
 from expectations.report.fleet import Party
 from expectations.report.terminal import counted

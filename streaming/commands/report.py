@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from decoders.schema.registry import Schemas, default_schemas
-from expectations.judging.finding import printable
+from expectations.conversation.texts import printable
 from expectations.report.history_page import History, history_page
 from expectations.report.junit import junit_upgrade
 from expectations.report.matrix import fleet_facts, fleet_matrix, versions_tables

@@ -18,7 +18,7 @@ from decoders.wire.columnar.tracker import ColumnarTracker
 from decoders.wire.frame_detector import protocol_of
 from decoders.wire.ledger import Ledger
 from decoders.wire.segment import SocketAddress
-from expectations.judging.finding import printable
+from expectations.conversation.texts import printable
 from streaming.transcript.frame import DecodedFrame, Oddness
 
 _INDENT = "    "
