@@ -60,8 +60,10 @@ def frozen(processes: Sequence[int]) -> Iterator[None]:
 
 
 def descriptors(process_id: int) -> int:
-    """Return how many files, sockets and pipes a process has open."""
-    return sum(1 for _ in Path(f"/proc/{process_id}/fd").iterdir())
+    """Return how many files, sockets and pipes a process has open; one that has ended has none."""
+    with suppress(OSError):
+        return sum(1 for _ in Path(f"/proc/{process_id}/fd").iterdir())
+    return 0
 
 
 def resident_mebibytes(root: int) -> dict[str, float]:

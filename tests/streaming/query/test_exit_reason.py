@@ -91,36 +91,11 @@ def test_the_line_for_a_state_of_another_version_is_the_message_of_the_state_err
     assert line == "the checkpoint holds state of version 9, this kipwatch writes 3: run"
 
 
-@pytest.mark.parametrize(
-    "error_text",
-    [
+ALIKE = {
+    "checkpoint-corrupt": [
+        # A file of the state's schema is missing.
         "FileNotFoundException: File file:/mnt/a/state/0/_stateSchema/default/0 does not exist",
         "FileNotFoundException: No such file or directory: s3a://b/k/state/1/_stateSchema/default/0_7",
-    ],
-)
-def test_a_checkpoint_without_a_file_of_its_schema_is_corrupt(error_text: str) -> None:
-    reason, _ = explain(error_text)
-    assert reason.name == "checkpoint-corrupt"
-
-
-@pytest.mark.parametrize(
-    "error_text",
-    [
-        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.x\n"
-        "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(x.java:1)\n"
-        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.read(PythonRunner.scala:9)",
-        "[STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE] Streaming Runner initialization",
-        "EOFException occurred while reading the port number from pyspark.daemon's stdout.\n\tat org.x",
-    ],
-)
-def test_a_worker_that_was_killed_does_not_make_the_checkpoint_corrupt(error_text: str) -> None:
-    reason, _ = explain(error_text)
-    assert reason.name == "worker-ended"
-
-
-@pytest.mark.parametrize(
-    "error_text",
-    [
         # `metadata` is empty, or gone; the latest file of `offsets` is cut off, or another than its checksum.
         "com.fasterxml.jackson.databind.exc.MismatchedInputException: No content to map due to end-of-input",
         "SparkRuntimeException: [STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location file:/c is",
@@ -132,10 +107,21 @@ def test_a_worker_that_was_killed_does_not_make_the_checkpoint_corrupt(error_tex
         "java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
         "\tat org.apache.spark.sql.execution.streaming.state.StateStoreChangelogReader.next(x.scala:1)",
     ],
-)
-def test_a_checkpoint_that_was_damaged_is_corrupt(error_text: str) -> None:
+    "worker-ended": [
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n\tat org.x\n"
+        "Caused by: java.io.EOFException\n\tat java.base/java.io.DataInputStream.readInt(x.java:1)\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.read(PythonRunner.scala:9)",
+        "[STREAMING_PYTHON_RUNNER_INITIALIZATION_COMMUNICATION_FAILURE] Streaming Runner initialization",
+        "EOFException occurred while reading the port number from pyspark.daemon's stdout.\n\tat org.x",
+    ],
+}
+"""Further texts by reason. Some of a worker that was killed look like those of a damaged checkpoint."""
+
+
+@pytest.mark.parametrize(("name", "error_text"), [(name, text) for name in ALIKE for text in ALIKE[name]])
+def test_a_killed_worker_and_a_damaged_checkpoint_are_told_apart(name: str, error_text: str) -> None:
     reason, _ = explain(error_text)
-    assert reason.name == "checkpoint-corrupt"
+    assert reason.name == name
 
 
 def test_only_transient_reasons_restart_the_query() -> None:
